@@ -75,4 +75,7 @@ bool xd_policy_may_connect(const struct xd_policy *p, uint32_t uid, const uint32
 /* The limits of a uid. */
 const struct xd_limits *xd_policy_user(const struct xd_policy *p, uint32_t uid);
 
+/* A limit of the whole daemon, with the default for a 0 worked out. */
+uint64_t xd_policy_total(const struct xd_policy *p, enum xd_limit limit);
+
 #endif
