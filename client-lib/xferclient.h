@@ -3,8 +3,8 @@
 #define XFERCLIENT_H
 
 /*
- * libxferclient: scatter-gather transfers of any shape through the rdmaxferd of this host. The daemon owns devices, registration and
- * keys; a program names memory, peers and grants.
+ * libxferclient: scatter-gather transfers of any shape through the rdmaxferd of this host. The
+ * daemon owns devices, registration and keys; a program names memory, peers and grants.
  *
  *	client   one connection to the daemon                    xfer_client_new()
  *	buffer   memory shared with the daemon                   xfer_buf_new()
@@ -12,17 +12,20 @@
  *	listener where peers connect to                          xfer_listen()
  *	token    what a peer needs to READ or WRITE granted bytes   xfer_grant()
  *
- * Every function that can fail returns 0 (or a count) or a negative status: a negated errno, or a negated XFER_E_… code. The calling
- * thread's xfer_last_error() then says in a sentence what was wrong.
+ * Every function that can fail returns 0 (or a count) or a negative status: a negated errno, or a
+ * negated XFER_E_… code. The calling thread's xfer_last_error() then says in a sentence what was
+ * wrong.
  *
- * Threads: all functions may be called from any thread at any time, but an object must not be used during or after the call that frees
- * it. Fork: in a child every function returns -ECHILD (freeing functions release the child's copies and tell the daemon nothing);
- * buffers are not inherited.
+ * Threads: all functions may be called from any thread at any time, but an object must not be used
+ * during or after the call that frees it. Fork: in a child every function returns -ECHILD (freeing
+ * functions release the child's copies and tell the daemon nothing); buffers are not inherited.
  *
- * Blocking: functions that say "round trip" wait for the daemon's answer (microseconds to milliseconds, and at most the client's
- * timeout_ms, then -ETIMEDOUT). Posting functions never block. xfer_poll() blocks as long as it is told to.
+ * Blocking: functions that say "round trip" wait for the daemon's answer (microseconds to
+ * milliseconds, and at most the client's timeout_ms, then -ETIMEDOUT). Posting functions never
+ * block. xfer_poll() blocks as long as it is told to.
  *
- * Option structs begin with their own size: zero-initialise, set .size = sizeof(struct …), set what matters. 0 means the default.
+ * Option structs begin with their own size: zero-initialise, set .size = sizeof(struct …), set what
+ * matters. 0 means the default.
  */
 
 #include <stddef.h>
@@ -48,13 +51,14 @@ struct xfer_ep;
 struct xfer_listener;
 struct xfer_table;
 
-/* ------------------------------------------------------------------------------------------------ errors */
+/* --------------------------------------------------------------------------------------- errors */
 
 /* Codes beside errno; all are above any errno. Returned and delivered negated. */
 enum xfer_error {
-	XFER_E_PROTOCOL = 5000,          /* the other side of the socket broke the client protocol */
+	XFER_E_PROTOCOL = 5000, /* the other side of the socket broke the client protocol */
 	XFER_E_VERSION = 5001,           /* library and daemon speak different major versions */
-	XFER_E_DAEMON_GONE = 5002,       /* the daemon has gone away: begin anew, with a new client and new buffers */
+	/* the daemon has gone away: begin anew, with a new client and new buffers */
+	XFER_E_DAEMON_GONE = 5002,
 	XFER_E_BUFFER_SEALED = 5003,     /* this memory file was added to a daemon before */
 	XFER_E_BUFFER_UNFIT = 5004,      /* the descriptor is no memory file of the agreed kind */
 	XFER_E_BUFFER_FAULT = 5005,      /* client memory vanished under an access */
@@ -72,46 +76,57 @@ enum xfer_error {
 	XFER_E_BACKLOG = 5017,           /* the listener's backlog is full */
 	XFER_E_SHUTDOWN = 5018,          /* the daemon is stopping */
 	XFER_E_DEVICE = 5019,            /* the device failed */
-	XFER_E_QUARANTINE = 5020,        /* the memory for grants of this endpoint is spent until it ends */
+	/* the memory for grants of this endpoint is spent until it ends */
+	XFER_E_QUARANTINE = 5020,
 	XFER_E_UNKNOWN_OPERATION = 5021, /* the daemon does not know this operation (it is older) */
 	XFER_E_GRANT_ENDED = 5022,       /* the grant has ended */
-	XFER_E_SLOW_CLOSE = 5023,        /* descriptors that this user passed are still being closed */
+	XFER_E_SLOW_CLOSE = 5023, /* descriptors that this user passed are still being closed */
 	XFER_E_UNSUPPORTED = 5024        /* the endpoint's fabric cannot do this */
 };
 
-/* A constant phrase for a status (0, -errno or -XFER_E_…, either sign). Never NULL. Async-signal-safe for XFER_E_…. */
+/*
+ * A constant phrase for a status (0, -errno or -XFER_E_…, either sign). Never NULL.
+ * Async-signal-safe for XFER_E_….
+ */
 XFER_API const char *xfer_strerror(int status);
 
 /*
- * The calling thread's last failure: its status, and in *ret_text (may be NULL) a sentence that names the thing and the limit. The sentence
- * stays valid until the thread's next failing call. 0 and "" where none has failed.
+ * The calling thread's last failure: its status, and in *ret_text (may be NULL) a sentence that
+ * names the thing and the limit. The sentence stays valid until the thread's next failing call. 0
+ * and "" where none has failed.
  */
 XFER_API int xfer_last_error(const char **ret_text);
 
 /* "0.1.0": the library's, at run time. */
 XFER_API const char *xfer_version(void);
 
-/* ------------------------------------------------------------------------------------------------ client */
+/* --------------------------------------------------------------------------------------- client */
 
 struct xfer_client_options {
 	size_t size;
-	const char *socket_path; /* NULL: $XFER_SOCKET (or $XFER_ADMIN_SOCKET), then /run/rdmaxferd/…; not root's: $XDG_RUNTIME_DIR/rdmaxferd/… if it is there */
+	/*
+	 * NULL: $XFER_SOCKET (or $XFER_ADMIN_SOCKET), then /run/rdmaxferd/…; not root's:
+	 * $XDG_RUNTIME_DIR/rdmaxferd/… if it is there
+	 */
+	const char *socket_path;
 	int admin;               /* not 0: the administrators' socket */
 	const char *name;        /* shown to administrators; NULL: the program's */
-	uint64_t carry_bytes;    /* most memory for transfers of memory outside buffers and for long lists; 0 = 16 MiB */
+	/* most memory for transfers of memory outside buffers and for long lists; 0 = 16 MiB */
+	uint64_t carry_bytes;
 	uint32_t timeout_ms;     /* of a round trip; 0 = 30,000 */
 };
 
 /*
- * Connects to the daemon and says hello. options may be NULL. One round trip.
- * -ENOENT, -ECONNREFUSED, -EACCES (with the socket's path in the sentence), -XFER_E_VERSION, -XFER_E_QUOTA, -XFER_E_SLOW_CLOSE, -XFER_E_SHUTDOWN,
- * -ETIMEDOUT, -EINVAL, -ENOMEM.
+ * Connects to the daemon and says hello. options may be NULL. One round trip. -ENOENT,
+ * -ECONNREFUSED, -EACCES (with the socket's path in the sentence), -XFER_E_VERSION, -XFER_E_QUOTA,
+ * -XFER_E_SLOW_CLOSE, -XFER_E_SHUTDOWN, -ETIMEDOUT, -EINVAL, -ENOMEM.
  */
-XFER_API int xfer_client_new(const struct xfer_client_options *options, struct xfer_client **ret_client);
+XFER_API int xfer_client_new(const struct xfer_client_options *options,
+			     struct xfer_client **ret_client);
 
 /*
- * Closes the connection and frees the client with all its buffers, endpoints and listeners. Unfinished transfers end; the daemon
- * undoes everything. NULL is allowed.
+ * Closes the connection and frees the client with all its buffers, endpoints and listeners.
+ * Unfinished transfers end; the daemon undoes everything. NULL is allowed.
  */
 XFER_API void xfer_client_free(struct xfer_client *client);
 
@@ -119,30 +134,36 @@ XFER_API void xfer_client_free(struct xfer_client *client);
 XFER_API const char *xfer_client_daemon_version(const struct xfer_client *client);
 
 /*
- * For a foreign event loop: a descriptor to wait on for reading (level-triggered). Never read, write or close it. Before sleeping on it call
- * xfer_client_arm(): 0 = sleep; -EAGAIN = events wait already, call xfer_poll() first. Negative status in a forked child.
+ * For a foreign event loop: a descriptor to wait on for reading (level-triggered). Never read,
+ * write or close it. Before sleeping on it call xfer_client_arm(): 0 = sleep; -EAGAIN = events wait
+ * already, call xfer_poll() first. Negative status in a forked child.
  */
 XFER_API int xfer_client_fd(const struct xfer_client *client);
 XFER_API int xfer_client_arm(struct xfer_client *client);
 
-/* ------------------------------------------------------------------------------------------------ buffers */
+/* -------------------------------------------------------------------------------------- buffers */
 
 /*
- * Memory that is transferred without a copy in the library. Local scatter-gather lists are plain struct iovec: the library finds the buffer
- * behind each pointer. Pieces that are in no buffer are carried through memory of the library (one copy, up to carry_bytes).
+ * Memory that is transferred without a copy in the library. Local scatter-gather lists are plain
+ * struct iovec: the library finds the buffer behind each pointer. Pieces that are in no buffer are
+ * carried through memory of the library (one copy, up to carry_bytes).
  */
-#define XFER_BUF_HUGETLB 0x1u /* back with huge pages of the default size (size is rounded up to it) */
+/* back with huge pages of the default size (size is rounded up to it) */
+#define XFER_BUF_HUGETLB 0x1u
 
 /*
  * New memory, zeroed, all pages allocated. One round trip; takes time in proportion to the size.
  * -EINVAL (size 0 or over 2^40, unknown flag), -ENOMEM, -XFER_E_QUOTA, -XFER_E_DAEMON_GONE.
  */
-XFER_API int xfer_buf_new(struct xfer_client *client, uint64_t size_bytes, unsigned int flags, struct xfer_buf **ret_buf);
+XFER_API int xfer_buf_new(struct xfer_client *client, uint64_t size_bytes, unsigned int flags,
+			  struct xfer_buf **ret_buf);
 
 /*
- * Memory of the caller's own memfd (memfd_create(2) with MFD_ALLOW_SEALING, not sealed for writing, not added before), whole. The library
- * maps it, allocates missing pages, adds F_SEAL_SHRINK|F_SEAL_GROW and passes it on; the daemon seals it for good, so a memfd is added once
- * in its life. fd stays the caller's, and may be closed. Errors as above, and -XFER_E_BUFFER_UNFIT, -XFER_E_BUFFER_SEALED.
+ * Memory of the caller's own memfd (memfd_create(2) with MFD_ALLOW_SEALING, not sealed for writing,
+ * not added before), whole. The library maps it, allocates missing pages, adds
+ * F_SEAL_SHRINK|F_SEAL_GROW and passes it on; the daemon seals it for good, so a memfd is added
+ * once in its life. fd stays the caller's, and may be closed. Errors as above, and
+ * -XFER_E_BUFFER_UNFIT, -XFER_E_BUFFER_SEALED.
  */
 XFER_API int xfer_buf_from_memfd(struct xfer_client *client, int fd, struct xfer_buf **ret_buf);
 
@@ -150,18 +171,23 @@ XFER_API void *xfer_buf_data(const struct xfer_buf *buf);
 XFER_API uint64_t xfer_buf_size(const struct xfer_buf *buf);
 
 /*
- * Takes the buffer from the daemon, unmaps and frees it. One round trip. -EBUSY while a transfer uses it or a grant of it lives: nothing is
- * freed then. Where the daemon is gone it is freed.
+ * Takes the buffer from the daemon, unmaps and frees it. One round trip. -EBUSY while a transfer
+ * uses it or a grant of it lives: nothing is freed then. Where the daemon is gone it is freed.
  */
 XFER_API int xfer_buf_free(struct xfer_buf *buf);
 
-/* ------------------------------------------------------------------------------------------------ endpoints */
+/* ------------------------------------------------------------------------------------ endpoints */
 
 struct xfer_ep_options {
 	size_t size;
-	uint32_t send_depth;       /* work requests at the device at once, 1 to 4,096; 0 = 64. More may be posted: they wait in the daemon. */
+	/*
+	 * work requests at the device at once, 1 to 4,096; 0 = 64. More may be posted: they wait in
+	 * the daemon.
+	 */
+	uint32_t send_depth;
 	uint32_t recv_depth;       /* RECVs posted at once, 1 to 4,096; 0 = 64. One more: -EAGAIN */
-	uint64_t recv_stage_bytes; /* room for RECVs of more segments than the device takes; 0 = default */
+	/* room for RECVs of more segments than the device takes; 0 = default */
+	uint64_t recv_stage_bytes;
 	void *context;             /* comes back in events */
 };
 
@@ -174,35 +200,43 @@ struct xfer_ep_info {
 	uint32_t max_segments;  /* of one SEND or RECV (READ and WRITE: 4,096) */
 	uint64_t max_message_bytes;
 	uint32_t private_connect_bytes, private_accept_bytes, private_reject_bytes;
-	int remote_invalidatable; /* a peer's xfer_post_send_inv() can end a grant of this endpoint */
+	/* a peer's xfer_post_send_inv() can end a grant of this endpoint */
+	int remote_invalidatable;
 	int immediate;            /* immediate data works */
 	int grant_snapshot;       /* READ grants show a copy taken at the grant */
 };
 
 /*
- * An endpoint to connect to xfer://HOST[:PORT][/…][?require=verbs|tcp|DEVICE] (the path is the program's own matter). One round trip; then an
- * XFER_EVENT_READY comes (or fails) when the name is resolved and a fabric chosen. From then on RECVs may be posted, and xfer_connect() called.
+ * An endpoint to connect to xfer://HOST[:PORT][/…][?require=verbs|tcp|DEVICE] (the path is the
+ * program's own matter). One round trip; then an XFER_EVENT_READY comes (or fails) when the name is
+ * resolved and a fabric chosen. From then on RECVs may be posted, and xfer_connect() called.
  * -EINVAL (what in the URL), -XFER_E_DENIED, -XFER_E_QUOTA.
  */
-XFER_API int xfer_ep_new(struct xfer_client *client, const char *url, const struct xfer_ep_options *options, struct xfer_ep **ret_ep);
-
-/* An endpoint that answers an XFER_EVENT_CONNECT_REQUEST. As above; then post RECVs and xfer_accept(). -ENOENT: the peer gave up. */
-XFER_API int xfer_ep_new_answer(struct xfer_client *client, uint64_t request, const struct xfer_ep_options *options,
-				struct xfer_ep **ret_ep);
+XFER_API int xfer_ep_new(struct xfer_client *client, const char *url,
+			 const struct xfer_ep_options *options, struct xfer_ep **ret_ep);
 
 /*
- * Starts to connect, or accepts. XFER_EVENT_CONNECTED ends it. private_data: at most the bytes that xfer_ep_info says. One round trip.
- * -EINVAL (not ready, connected already, too much private data).
+ * An endpoint that answers an XFER_EVENT_CONNECT_REQUEST. As above; then post RECVs and
+ * xfer_accept(). -ENOENT: the peer gave up.
+ */
+XFER_API int xfer_ep_new_answer(struct xfer_client *client, uint64_t request,
+				const struct xfer_ep_options *options, struct xfer_ep **ret_ep);
+
+/*
+ * Starts to connect, or accepts. XFER_EVENT_CONNECTED ends it. private_data: at most the bytes that
+ * xfer_ep_info says. One round trip. -EINVAL (not ready, connected already, too much private data).
  */
 XFER_API int xfer_connect(struct xfer_ep *ep, const void *private_data, size_t bytes);
 XFER_API int xfer_accept(struct xfer_ep *ep, const void *private_data, size_t bytes);
-XFER_API int xfer_reject(struct xfer_client *client, uint64_t request, const void *private_data, size_t bytes);
+XFER_API int xfer_reject(struct xfer_client *client, uint64_t request, const void *private_data,
+			 size_t bytes);
 
 enum xfer_ep_state { XFER_EP_READY = 1, XFER_EP_CONNECTED = 2 };
 
 /*
- * For simple programs: waits until the endpoint has reached that state at least. Events stay queued for xfer_poll(). timeout_ms < 0: no limit.
- * 0, -ETIMEDOUT, or the status with which the endpoint failed.
+ * For simple programs: waits until the endpoint has reached that state at least. Events stay queued
+ * for xfer_poll(). timeout_ms < 0: no limit. 0, -ETIMEDOUT, or the status with which the endpoint
+ * failed.
  */
 XFER_API int xfer_ep_wait(struct xfer_ep *ep, enum xfer_ep_state state, int timeout_ms);
 
@@ -211,12 +245,15 @@ XFER_API int xfer_ep_info(const struct xfer_ep *ep, struct xfer_ep_info *ret_inf
 XFER_API void *xfer_ep_context(const struct xfer_ep *ep);
 XFER_API void xfer_ep_set_context(struct xfer_ep *ep, void *context);
 
-/* Ends the connection; unfinished transfers end with -XFER_E_FLUSHED, then XFER_EVENT_DISCONNECTED comes. Completed ones stand: drain first. One round trip. */
+/*
+ * Ends the connection; unfinished transfers end with -XFER_E_FLUSHED, then XFER_EVENT_DISCONNECTED
+ * comes. Completed ones stand: drain first. One round trip.
+ */
 XFER_API int xfer_disconnect(struct xfer_ep *ep);
 
 /*
- * Disconnects if need be, waits until the daemon has undone everything (its grants' keys are dead), and frees the endpoint. Its events that were not
- * polled are dropped. NULL is allowed.
+ * Disconnects if need be, waits until the daemon has undone everything (its grants' keys are dead),
+ * and frees the endpoint. Its events that were not polled are dropped. NULL is allowed.
  */
 XFER_API void xfer_ep_free(struct xfer_ep *ep);
 
@@ -227,10 +264,12 @@ struct xfer_listen_options {
 };
 
 /*
- * Waits for peers at "HOST[:PORT]", "[V6][:PORT]" or "xfer://…" (port 0 chooses one). Each brings an XFER_EVENT_CONNECT_REQUEST. One round trip (and name resolution).
- * -EADDRINUSE, -EADDRNOTAVAIL, -XFER_E_DENIED, -XFER_E_QUOTA, -EINVAL.
+ * Waits for peers at "HOST[:PORT]", "[V6][:PORT]" or "xfer://…" (port 0 chooses one). Each brings
+ * an XFER_EVENT_CONNECT_REQUEST. One round trip (and name resolution). -EADDRINUSE, -EADDRNOTAVAIL,
+ * -XFER_E_DENIED, -XFER_E_QUOTA, -EINVAL.
  */
-XFER_API int xfer_listen(struct xfer_client *client, const char *address, const struct xfer_listen_options *options,
+XFER_API int xfer_listen(struct xfer_client *client, const char *address,
+			 const struct xfer_listen_options *options,
 			 struct xfer_listener **ret_listener);
 /* "127.0.0.1:20470". Valid as long as the listener. */
 XFER_API const char *xfer_listener_address(const struct xfer_listener *listener);
@@ -238,11 +277,12 @@ XFER_API void *xfer_listener_context(const struct xfer_listener *listener);
 /* Requests not answered are rejected. One round trip. NULL is allowed. */
 XFER_API void xfer_listener_free(struct xfer_listener *listener);
 
-/* ------------------------------------------------------------------------------------------------ transfers */
+/* ------------------------------------------------------------------------------------ transfers */
 
 /*
- * What a peer needs to reach granted bytes, 16 bytes in host order; send it as your protocol likes. As part of a remote scatter-gather list: any piece of a
- * token (address advanced, length shortened, same rkey).
+ * What a peer needs to reach granted bytes, 16 bytes in host order; send it as your protocol likes.
+ * As part of a remote scatter-gather list: any piece of a token (address advanced, length
+ * shortened, same rkey).
  */
 struct xfer_token {
 	uint64_t address;
@@ -255,56 +295,83 @@ struct xfer_token {
 #define XFER_QUIET 0x0002u       /* no completion unless it fails */
 #define XFER_SOLICITED 0x0004u   /* SEND: wakes a peer that sleeps for solicited events only */
 #define XFER_PLACED 0x0008u      /* WRITE: complete when the peer's NIC has processed it */
-#define XFER_MORE 0x10000u       /* more posts follow at once: may be held back until one without it, xfer_flush() or xfer_poll() */
+/* more posts follow at once: may be held back until one without it, xfer_flush() or xfer_poll() */
+#define XFER_MORE 0x10000u
 
 #define XFER_SEGMENTS_MAX 4096   /* a side */
 
 /*
- * The posts. Send-side ones of one endpoint (and grants, revokes) start in the order posted. Each ends with exactly one XFER_EVENT_COMPLETION carrying wr_id
- * (none, on success, with XFER_QUIET). Until then its memory belongs to the transfer; the iovec and token arrays may be reused at once.
+ * The posts. Send-side ones of one endpoint (and grants, revokes) start in the order posted. Each
+ * ends with exactly one XFER_EVENT_COMPLETION carrying wr_id (none, on success, with XFER_QUIET).
+ * Until then its memory belongs to the transfer; the iovec and token arrays may be reused at once.
  *
- * n_local, n_remote: 1 to XFER_SEGMENTS_MAX (SEND and RECV: 0 to the endpoint's max_segments; pieces that the library carries count as one). The sums of both
- * sides must be equal. A zero-length piece means nothing. *ret_cookie (may be NULL) names the transfer for xfer_cancel(). A post may
- * be refused at once, then nothing was posted and no event comes:
+ * n_local, n_remote: 1 to XFER_SEGMENTS_MAX (SEND and RECV: 0 to the endpoint's max_segments;
+ * pieces that the library carries count as one). The sums of both sides must be equal. A
+ * zero-length piece means nothing. *ret_cookie (may be NULL) names the transfer for xfer_cancel().
+ * A post may be refused at once, then nothing was posted and no event comes:
  *	-EINVAL        a shape that cannot be; the sentence names the segment and the limit
- *	-EFAULT        memory outside buffers where it cannot be carried (grants; larger than carry_bytes: -EMSGSIZE)
- *	-EAGAIN        the daemon has as much as it takes for the moment, or the carried memory is in use: poll, then try again
+ *	-EFAULT        memory outside buffers where it cannot be carried (grants; larger than
+ *	               carry_bytes: -EMSGSIZE)
+ *	-EAGAIN        the daemon has as much as it takes for the moment, or the carried memory is
+ *	               in use: poll, then try again
  *	-ENOTCONN      RECVs need a ready endpoint, all else a connected one
  *	-XFER_E_DAEMON_GONE, -ENOMEM
- * or by the daemon, then its completion says why (-XFER_E_QUOTA, -XFER_E_UNSUPPORTED, -EAGAIN for a RECV beyond recv_depth, …).
+ * or by the daemon, then its completion says why (-XFER_E_QUOTA, -XFER_E_UNSUPPORTED, -EAGAIN for a
+ * RECV beyond recv_depth, …).
  */
-XFER_API int xfer_post_read(struct xfer_ep *ep, const struct iovec *local, int n_local, const struct xfer_token *remote, int n_remote,
+XFER_API int xfer_post_read(struct xfer_ep *ep, const struct iovec *local, int n_local,
+			    const struct xfer_token *remote, int n_remote, uint64_t wr_id,
+			    unsigned int flags, uint64_t *ret_cookie);
+XFER_API int xfer_post_write(struct xfer_ep *ep, const struct iovec *local, int n_local,
+			     const struct xfer_token *remote, int n_remote, uint64_t wr_id,
+			     unsigned int flags, uint64_t *ret_cookie);
+XFER_API int xfer_post_send(struct xfer_ep *ep, const struct iovec *local, int n_local,
 			    uint64_t wr_id, unsigned int flags, uint64_t *ret_cookie);
-XFER_API int xfer_post_write(struct xfer_ep *ep, const struct iovec *local, int n_local, const struct xfer_token *remote, int n_remote,
-			     uint64_t wr_id, unsigned int flags, uint64_t *ret_cookie);
-XFER_API int xfer_post_send(struct xfer_ep *ep, const struct iovec *local, int n_local, uint64_t wr_id, unsigned int flags,
-			    uint64_t *ret_cookie);
-/* SEND that ends the peer's grant with this rkey on arrival (xfer_ep_info.remote_invalidatable of the peer must be known to hold). */
-XFER_API int xfer_post_send_inv(struct xfer_ep *ep, const struct iovec *local, int n_local, uint32_t rkey, uint64_t wr_id,
-				unsigned int flags, uint64_t *ret_cookie);
-/* SEND and WRITE with immediate data, where xfer_ep_info.immediate; else the completion is -XFER_E_UNSUPPORTED. */
-XFER_API int xfer_post_send_imm(struct xfer_ep *ep, const struct iovec *local, int n_local, uint32_t immediate, uint64_t wr_id,
-				unsigned int flags, uint64_t *ret_cookie);
-XFER_API int xfer_post_write_imm(struct xfer_ep *ep, const struct iovec *local, int n_local, const struct xfer_token *remote, int n_remote,
-				 uint32_t immediate, uint64_t wr_id, unsigned int flags, uint64_t *ret_cookie);
-/* On a ready endpoint, also before xfer_connect() or xfer_accept(): what is posted then is there before the peer's first message. */
-XFER_API int xfer_post_recv(struct xfer_ep *ep, const struct iovec *local, int n_local, uint64_t wr_id, unsigned int flags,
-			    uint64_t *ret_cookie);
+/*
+ * SEND that ends the peer's grant with this rkey on arrival (xfer_ep_info.remote_invalidatable of
+ * the peer must be known to hold).
+ */
+XFER_API int xfer_post_send_inv(struct xfer_ep *ep, const struct iovec *local, int n_local,
+				uint32_t rkey, uint64_t wr_id, unsigned int flags,
+				uint64_t *ret_cookie);
+/*
+ * SEND and WRITE with immediate data, where xfer_ep_info.immediate; else the completion is
+ * -XFER_E_UNSUPPORTED.
+ */
+XFER_API int xfer_post_send_imm(struct xfer_ep *ep, const struct iovec *local, int n_local,
+				uint32_t immediate, uint64_t wr_id, unsigned int flags,
+				uint64_t *ret_cookie);
+XFER_API int xfer_post_write_imm(struct xfer_ep *ep, const struct iovec *local, int n_local,
+				 const struct xfer_token *remote, int n_remote, uint32_t immediate,
+				 uint64_t wr_id, unsigned int flags, uint64_t *ret_cookie);
+/*
+ * On a ready endpoint, also before xfer_connect() or xfer_accept(): what is posted then is there
+ * before the peer's first message.
+ */
+XFER_API int xfer_post_recv(struct xfer_ep *ep, const struct iovec *local, int n_local,
+			    uint64_t wr_id, unsigned int flags, uint64_t *ret_cookie);
 
 #define XFER_GRANT_READ 0x0100u
 #define XFER_GRANT_WRITE 0x0200u
 
 /*
- * Lets this endpoint's peer, and nobody else, READ or WRITE (access: one of the two) exactly these bytes of a buffer, one contiguous piece of 1 byte to 4 GiB-1.
- * The completion brings the token and the grant's number. It ends by xfer_revoke(), by the peer (xfer_post_send_inv()), after lifetime_ms (0 =
- * never), or with the endpoint; when the revoke completes, or the peer's message arrives, the key is dead.
+ * Lets this endpoint's peer, and nobody else, READ or WRITE (access: one of the two) exactly these
+ * bytes of a buffer, one contiguous piece of 1 byte to 4 GiB-1. The completion brings the token and
+ * the grant's number. It ends by xfer_revoke(), by the peer (xfer_post_send_inv()), after
+ * lifetime_ms (0 = never), or with the endpoint; when the revoke completes, or the peer's message
+ * arrives, the key is dead.
  */
-XFER_API int xfer_grant(struct xfer_ep *ep, const void *address, uint64_t bytes, unsigned int access, uint64_t lifetime_ms,
-			uint64_t wr_id, unsigned int flags, uint64_t *ret_cookie);
+XFER_API int xfer_grant(struct xfer_ep *ep, const void *address, uint64_t bytes,
+			unsigned int access, uint64_t lifetime_ms, uint64_t wr_id,
+			unsigned int flags, uint64_t *ret_cookie);
 /* Completes when the key is dead. -XFER_E_GRANT_ENDED in the completion: it was already. */
-XFER_API int xfer_revoke(struct xfer_ep *ep, uint32_t grant, uint64_t wr_id, unsigned int flags, uint64_t *ret_cookie);
+XFER_API int xfer_revoke(struct xfer_ep *ep, uint32_t grant, uint64_t wr_id, unsigned int flags,
+			 uint64_t *ret_cookie);
 
-/* How a cancel ended (xfer_event.cancelled). The target's own completion comes in every case, with -ECANCELED where it was cut. */
+/*
+ * How a cancel ended (xfer_event.cancelled). The target's own completion comes in every case, with
+ * -ECANCELED where it was cut.
+ */
 enum xfer_cancelled {
 	XFER_CANCEL_NEVER_STARTED = 0, /* no byte moved */
 	XFER_CANCEL_FENCED = 1,        /* the rest was dropped, what had started has finished */
@@ -313,15 +380,19 @@ enum xfer_cancelled {
 };
 XFER_API int xfer_cancel(struct xfer_ep *ep, uint64_t cookie, uint64_t wr_id);
 
-/* Hands on what XFER_MORE held back. Never blocks: what the socket does not take goes on with the next xfer_poll(). */
+/*
+ * Hands on what XFER_MORE held back. Never blocks: what the socket does not take goes on with the
+ * next xfer_poll().
+ */
 XFER_API int xfer_flush(struct xfer_client *client);
 
-/* ------------------------------------------------------------------------------------------------ events */
+/* --------------------------------------------------------------------------------------- events */
 
 enum xfer_event_type {
 	XFER_EVENT_COMPLETION = 1,
 	XFER_EVENT_READY = 2,           /* ep, status */
-	XFER_EVENT_CONNECT_REQUEST = 3, /* listener, request, peer_address, peer_uid, private data */
+	/* listener, request, peer_address, peer_uid, private data */
+	XFER_EVENT_CONNECT_REQUEST = 3,
 	XFER_EVENT_CONNECTED = 4,       /* ep, status, private data */
 	XFER_EVENT_DISCONNECTED = 5,    /* ep, status */
 	XFER_EVENT_DAEMON_GONE = 6      /* status; the last one, repeated at each poll */
@@ -367,31 +438,38 @@ struct xfer_event {
 };
 
 /*
- * Takes up to max events, in order. Waits at most timeout_ms (0: not at all, -1: without limit) for the first. Returns how many; 0 at the time-out; -EINTR.
- * Only the fields that belong to a type are written.
+ * Takes up to max events, in order. Waits at most timeout_ms (0: not at all, -1: without limit) for
+ * the first. Returns how many; 0 at the time-out; -EINTR. Only the fields that belong to a type are
+ * written.
  */
-XFER_API int xfer_poll(struct xfer_client *client, struct xfer_event *events, int max, int timeout_ms);
+XFER_API int xfer_poll(struct xfer_client *client, struct xfer_event *events, int max,
+		       int timeout_ms);
 
-/* ------------------------------------------------------------------------------------------------ tables, administration */
+/* ----------------------------------------------------------------------- tables, administration */
 
 /*
- * Reads a table of the daemon: "status", "devices", "sessions", "endpoints", "buffers", "listeners", "grants", "quotas". On the clients' socket: what belongs to the
- * caller's uid. Round trips, one per 64 KiB. -ENOENT: no such table (the sentence lists them).
+ * Reads a table of the daemon: "status", "devices", "sessions", "endpoints", "buffers",
+ * "listeners", "grants", "quotas". On the clients' socket: what belongs to the caller's uid. Round
+ * trips, one per 64 KiB. -ENOENT: no such table (the sentence lists them).
  */
-XFER_API int xfer_query(struct xfer_client *client, const char *table, struct xfer_table **ret_table);
+XFER_API int xfer_query(struct xfer_client *client, const char *table,
+			struct xfer_table **ret_table);
 XFER_API void xfer_table_free(struct xfer_table *table);
 XFER_API size_t xfer_table_columns(const struct xfer_table *table);
 XFER_API size_t xfer_table_rows(const struct xfer_table *table);
 XFER_API const char *xfer_table_column_name(const struct xfer_table *table, size_t column);
-XFER_API const char *xfer_table_column_unit(const struct xfer_table *table, size_t column); /* "" = none */
+/* "" = none */
+XFER_API const char *xfer_table_column_unit(const struct xfer_table *table, size_t column);
 XFER_API int xfer_table_column_is_number(const struct xfer_table *table, size_t column);
 /* Numbers are plain decimal text. Valid as long as the table. */
 XFER_API const char *xfer_table_cell(const struct xfer_table *table, size_t row, size_t column);
 
 /*
- * Administrators' socket: "end-session" NUMBER, "disconnect-endpoint" SESSION ENDPOINT, "log-level" err|warning|notice|info|debug. One round trip.
+ * Administrators' socket: "end-session" NUMBER, "disconnect-endpoint" SESSION ENDPOINT, "log-level"
+ * err|warning|notice|info|debug. One round trip.
  */
-XFER_API int xfer_admin(struct xfer_client *client, const char *verb, const char *const *arguments, size_t n_arguments);
+XFER_API int xfer_admin(struct xfer_client *client, const char *verb, const char *const *arguments,
+			size_t n_arguments);
 
 #ifdef __cplusplus
 }

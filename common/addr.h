@@ -45,7 +45,10 @@ bool xc_addr_is_any(const struct xc_addr *a);
 /* 127.0.0.0/8, ::1 or ::ffff:127.0.0.0/104. */
 bool xc_addr_is_loopback(const struct xc_addr *a);
 
-/* "ADDRESS[/BITS]"; a missing /BITS is the single address. 0 or -EINVAL. Bits below the prefix must be 0. */
+/*
+ * "ADDRESS[/BITS]"; a missing /BITS is the single address. 0 or -EINVAL. Bits below the prefix must
+ * be 0.
+ */
 int xc_range_parse(const char *text, struct xc_range *ret);
 
 /* "10.0.0.0/8". Returns buf. */

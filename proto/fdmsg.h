@@ -22,13 +22,15 @@ struct xp_fds {
 };
 
 /*
- * Receives one packet into buf. The control buffer always has room for XP_FDS_MAX descriptors: where it
- * has not, the kernel closes what does not fit inside recvmsg(), and a lingering TCP socket then blocks the
- * caller for as long as its owner likes. Descriptors arrive close-on-exec, and belong to the caller whatever
- * the return value says: it must dispose of ret_fds (on a thread that may block).
+ * Receives one packet into buf. The control buffer always has room for XP_FDS_MAX descriptors:
+ * where it has not, the kernel closes what does not fit inside recvmsg(), and a lingering TCP
+ * socket then blocks the caller for as long as its owner likes. Descriptors arrive close-on-exec,
+ * and belong to the caller whatever the return value says: it must dispose of ret_fds (on a thread
+ * that may block).
  *
  * Returns the packet's length (> 0), or
- *   0            end of file (an empty packet is -EPROTO: a peer cannot fake an end of file that way)
+ *   0            end of file (an empty packet is -EPROTO: a peer cannot fake an end of file that
+ *	          way)
  *   -EAGAIN      nothing there
  *   -EMSGSIZE    the packet was longer than size, its rest is lost
  *   -EPROTO      an empty packet, or control data that is not SCM_RIGHTS, or truncated control data
@@ -38,8 +40,8 @@ struct xp_fds {
 ssize_t xp_fdmsg_recv(int sock, void *buf, size_t size, struct xp_fds *ret_fds);
 
 /*
- * Sends one packet of 1 to XP_PACKET_BYTES_MAX bytes with n_fds descriptors (which stay the caller's).
- * 0, -EAGAIN (nothing was sent), -EPIPE, -EMSGSIZE, -errno.
+ * Sends one packet of 1 to XP_PACKET_BYTES_MAX bytes with n_fds descriptors (which stay the
+ * caller's). 0, -EAGAIN (nothing was sent), -EPIPE, -EMSGSIZE, -errno.
  */
 int xp_fdmsg_send(int sock, const void *buf, size_t size, const int *fds, int n_fds);
 

@@ -45,7 +45,7 @@ enum xp_opcode {
 /* How a CANCEL ended (`immediate` of its completion). */
 enum xp_cancelled {
 	XP_CANCEL_NEVER_STARTED = 0, /* no byte of the target moved */
-	XP_CANCEL_FENCED = 1,        /* the unposted rest was dropped, what was posted has finished */
+	XP_CANCEL_FENCED = 1, /* the unposted rest was dropped, what was posted has finished */
 	XP_CANCEL_QUARANTINED = 2,   /* the device holds it until the endpoint is gone */
 	XP_CANCEL_TOO_LATE = 3,      /* it completed first */
 };
@@ -74,7 +74,8 @@ struct xp_request {
 	uint8_t reserved0[3];
 	uint32_t flags;         /* XP_F_… */
 	uint64_t wr_id;         /* the user's, returned unchanged */
-	uint64_t cookie;        /* names the request for CANCEL; not 0, unique among the session's unfinished */
+	/* names the request for CANCEL; not 0, unique among the session's unfinished */
+	uint64_t cookie;
 	uint32_t endpoint;      /* its number */
 	uint32_t key;           /* rkey to invalidate; immediate data; REVOKE: grant number */
 	uint32_t local_count;   /* segments, 0 to XP_SEGMENTS_MAX */
@@ -82,7 +83,8 @@ struct xp_request {
 	uint32_t list_buffer;   /* 0 = inline */
 	uint32_t reserved1;
 	uint64_t list_offset;
-	uint64_t argument;      /* CANCEL: the target's cookie; GRANT: lifetime in ms, 0 = as long as the endpoint */
+	/* CANCEL: the target's cookie; GRANT: lifetime in ms, 0 = as long as the endpoint */
+	uint64_t argument;
 };
 
 /* The end of a request. */

@@ -3,11 +3,13 @@
 #define XD_CORE_H
 
 /*
- * The policy of the daemon, as its input/output half (daemon/io) and its tests use it: sessions and what they own. One thread.
+ * The policy of the daemon, as its input/output half (daemon/io) and its tests use it: sessions and
+ * what they own. One thread.
  *
- * io decodes a packet into plain structs and calls one function here. Nothing calls back into io but through
- * struct xd_engine_ops; what the client shall read waits in the session until io pulls it, so that a client that does not
- * read holds up itself and nobody else, and what waits for it stays charged to it.
+ * io decodes a packet into plain structs and calls one function here. Nothing calls back into io
+ * but through struct xd_engine_ops; what the client shall read waits in the session until io pulls
+ * it, so that a client that does not read holds up itself and nobody else, and what waits for it
+ * stays charged to it.
  */
 
 #include <stdbool.h>
@@ -26,34 +28,43 @@ struct xd_session;
 
 #define XD_TEXT_MAX 256
 #define XD_FABRICS_MAX 8
-/* Control requests of one session that wait for a helper or a fabric; at the limit io stops reading from it. */
+/*
+ * Control requests of one session that wait for a helper or a fabric; at the limit io stops reading
+ * from it.
+ */
 #define XD_CALLS_MAX 64
 
-/* ------------------------------------------------------------------------------------------------ core */
+/* ----------------------------------------------------------------------------------------- core */
 
 /*
- * policy must outlive the core, and may be replaced by xd_core_set_policy. 0 or -ENOMEM.
- * Fabrics are opened by the caller with xd_core_fabric_events() and added: the core then owns and closes them.
+ * policy must outlive the core, and may be replaced by xd_core_set_policy. 0 or -ENOMEM. Fabrics
+ * are opened by the caller with xd_core_fabric_events() and added: the core then owns and closes
+ * them.
  */
-int xd_core_new(const struct xd_engine_ref *engine, const struct xd_policy *policy, struct xd_core **ret);
+int xd_core_new(const struct xd_engine_ref *engine, const struct xd_policy *policy,
+		struct xd_core **ret);
 const struct fabric_events *xd_core_fabric_events(void);
 int xd_core_add_fabric(struct xd_core *core, const struct fabric_ref *fabric); /* -ENOSPC */
 
-/* One turn: progress of the fabrics, their completions. Returns true where it wants another turn without sleep. */
+/*
+ * One turn: progress of the fabrics, their completions. Returns true where it wants another turn
+ * without sleep.
+ */
 bool xd_core_progress(struct xd_core *core, uint64_t budget_bytes);
 
 /* The descriptors to sleep on, -1 where a fabric has none. Returns how many. */
 int xd_core_fds(struct xd_core *core, int fds[static XD_FABRICS_MAX]);
 
 /*
- * Stops in order: new work is refused with -XP_E_SHUTDOWN; sessions end when nothing but RECVs is in flight, or when
- * drain_ms are over. True when no session is left: then xd_core_free may be called. Progress must go on meanwhile.
+ * Stops in order: new work is refused with -XP_E_SHUTDOWN; sessions end when nothing but RECVs is
+ * in flight, or when drain_ms are over. True when no session is left: then xd_core_free may be
+ * called. Progress must go on meanwhile.
  */
 void xd_core_drain(struct xd_core *core);
 bool xd_core_idle(const struct xd_core *core);
 void xd_core_free(struct xd_core *core);
 
-/* ------------------------------------------------------------------------------------------------ sessions */
+/* ------------------------------------------------------------------------------------- sessions */
 
 struct xd_peer {
 	uint32_t uid;
@@ -64,27 +75,34 @@ struct xd_peer {
 };
 
 /*
- * A new client. conn is io's, for deliver() and session_gone(). Charges one session to the uid.
- * 0, -XP_E_QUOTA, -XP_E_SLOW_CLOSE, -XP_E_SHUTDOWN, -ENOMEM; ret_why (XD_TEXT_MAX bytes) tells in words, for a Goodbye.
+ * A new client. conn is io's, for deliver() and session_gone(). Charges one session to the uid. 0,
+ * -XP_E_QUOTA, -XP_E_SLOW_CLOSE, -XP_E_SHUTDOWN, -ENOMEM; ret_why (XD_TEXT_MAX bytes) tells in
+ * words, for a Goodbye.
  */
-int xd_session_new(struct xd_core *core, const struct xd_peer *peer, void *conn, struct xd_session **ret, char *ret_why);
+int xd_session_new(struct xd_core *core, const struct xd_peer *peer, void *conn,
+		   struct xd_session **ret, char *ret_why);
 
 /*
- * The client is gone (end of file, death), or io has delivered the Goodbye: starts the teardown of DESIGN I3. session_gone() follows, later, when
- * nothing is left; the session must not be used after this call.
+ * The client is gone (end of file, death), or io has delivered the Goodbye: starts the teardown of
+ * DESIGN I3. session_gone() follows, later, when nothing is left; the session must not be used
+ * after this call.
  */
 void xd_session_close(struct xd_session *s);
 
 /*
- * The client broke the protocol, or its memory failed: what waits for it is dropped, a Goodbye with this status and
- * sentence is the last that io pulls; everything of the session begins to end now.
+ * The client broke the protocol, or its memory failed: what waits for it is dropped, a Goodbye with
+ * this status and sentence is the last that io pulls; everything of the session begins to end now.
  */
-void xd_session_fail(struct xd_session *s, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void xd_session_fail(struct xd_session *s, int status, const char *format,
+		     ...) __attribute__((format(printf, 3, 4)));
 bool xd_session_failed(const struct xd_session *s);
 /* For log entries. */
 uint64_t xd_session_number(const struct xd_session *s);
 
-/* True where io should read no more from this client until some output was pulled (calls or handles at their bound). */
+/*
+ * True where io should read no more from this client until some output was pulled (calls or handles
+ * at their bound).
+ */
 bool xd_session_busy(const struct xd_session *s);
 
 /* ---- what the client asks. Each is answered by one reply with this serial; none fails. */
@@ -102,7 +120,8 @@ void xd_session_buffer_add(struct xd_session *s, uint64_t serial, int fd, uint64
 void xd_session_buffer_remove(struct xd_session *s, uint64_t serial, uint32_t buffer);
 
 /*
- * Closes descriptors that came with no use for them, on a closer thread, charged to the session's uid.
+ * Closes descriptors that came with no use for them, on a closer thread, charged to the session's
+ * uid.
  */
 void xd_session_discard_fds(struct xd_session *s, const int *fds, int n);
 
@@ -113,24 +132,31 @@ struct xd_endpoint_options {
 };
 
 /* host is a numeric address or a name of at most 255 bytes (names go to a helper). */
-void xd_session_listen(struct xd_session *s, uint64_t serial, const char *host, uint32_t port, uint32_t backlog);
+void xd_session_listen(struct xd_session *s, uint64_t serial, const char *host, uint32_t port,
+		       uint32_t backlog);
 void xd_session_unlisten(struct xd_session *s, uint64_t serial, uint32_t listener);
-void xd_session_endpoint_connect_to(struct xd_session *s, uint64_t serial, const char *host, uint32_t port,
-				    const struct xd_endpoint_options *options);
+void xd_session_endpoint_connect_to(struct xd_session *s, uint64_t serial, const char *host,
+				    uint32_t port, const struct xd_endpoint_options *options);
 void xd_session_endpoint_answer(struct xd_session *s, uint64_t serial, uint64_t request,
 				const struct xd_endpoint_options *options);
-void xd_session_connect(struct xd_session *s, uint64_t serial, uint32_t endpoint, const void *private_data, size_t bytes);
-void xd_session_accept(struct xd_session *s, uint64_t serial, uint32_t endpoint, const void *private_data, size_t bytes);
-void xd_session_reject(struct xd_session *s, uint64_t serial, uint64_t request, const void *private_data, size_t bytes);
+void xd_session_connect(struct xd_session *s, uint64_t serial, uint32_t endpoint,
+			const void *private_data, size_t bytes);
+void xd_session_accept(struct xd_session *s, uint64_t serial, uint32_t endpoint,
+		       const void *private_data, size_t bytes);
+void xd_session_reject(struct xd_session *s, uint64_t serial, uint64_t request,
+		       const void *private_data, size_t bytes);
 void xd_session_disconnect(struct xd_session *s, uint64_t serial, uint32_t endpoint);
 void xd_session_endpoint_free(struct xd_session *s, uint64_t serial, uint32_t endpoint);
-void xd_session_admin(struct xd_session *s, uint64_t serial, const char *verb, const char *const *arguments, size_t n);
+void xd_session_admin(struct xd_session *s, uint64_t serial, const char *verb,
+		      const char *const *arguments, size_t n);
 
 /*
- * A transfer; ends with its own completion, also where it is refused. `segments` are the local ones, then the remote ones, as many as the
- * request says, where list_buffer is 0; else NULL. Copied. The caller has checked only that the counts fit the array.
+ * A transfer; ends with its own completion, also where it is refused. `segments` are the local
+ * ones, then the remote ones, as many as the request says, where list_buffer is 0; else NULL.
+ * Copied. The caller has checked only that the counts fit the array.
  */
-void xd_session_submit(struct xd_session *s, const struct xp_request *request, const struct xp_segment *segments);
+void xd_session_submit(struct xd_session *s, const struct xp_request *request,
+		       const struct xp_segment *segments);
 
 /* ---- what the client shall read */
 
@@ -153,7 +179,8 @@ struct xd_out {
 	uint32_t number;  /* REPLY: the object made; else the endpoint or listener */
 	uint64_t request; /* CONNECT_REQUEST */
 	int64_t peer_uid;
-	struct xc_addr address; /* REPLY to listen; CONNECT_REQUEST: the peer's; READY: the peer's */
+	/* REPLY to listen; CONNECT_REQUEST: the peer's; READY: the peer's */
+	struct xc_addr address;
 	struct xp_completion completion;
 	const struct fabric_caps *caps; /* READY */
 	uint32_t requests_max;          /* HELLO */
@@ -170,7 +197,7 @@ enum xd_out_kind xd_session_peek(const struct xd_session *s);
 /* Takes the next one; its charge ends. False when there is none. */
 bool xd_session_pull(struct xd_session *s, struct xd_out *ret);
 
-/* ------------------------------------------------------------------------------------------------ tables */
+/* --------------------------------------------------------------------------------------- tables */
 
 struct xd_column {
 	const char *name, *unit; /* unit "" = none */
@@ -186,13 +213,14 @@ struct xd_table_sink {
 };
 
 /*
- * Writes rows of a table from *cursor on, as the session may see them, and moves *cursor (0 at the end).
- * 0, or -ENOENT: no such table (ret_why lists those there are).
+ * Writes rows of a table from *cursor on, as the session may see them, and moves *cursor (0 at the
+ * end). 0, or -ENOENT: no such table (ret_why lists those there are).
  */
-int xd_session_query(struct xd_session *s, const char *table, uint64_t *cursor, const struct xd_column **ret_columns,
-		     size_t *ret_n_columns, struct xd_table_sink *sink, char *ret_why);
+int xd_session_query(struct xd_session *s, const char *table, uint64_t *cursor,
+		     const struct xd_column **ret_columns, size_t *ret_n_columns,
+		     struct xd_table_sink *sink, char *ret_why);
 
-/* ------------------------------------------------------------------------------------------------ counters */
+/* ------------------------------------------------------------------------------------- counters */
 
 enum xd_counter {
 #define XP_COUNTER(name, kind, unit, text) XD_COUNTER_##name,

@@ -3,8 +3,9 @@
 #define XD_POLICY_H
 
 /*
- * What the administrator decided: limits, who may listen and connect where, and times. Plain data, filled by the
- * configuration reader (daemon/io/config.h), read by the core. Defaults are the shipped ones.
+ * What the administrator decided: limits, who may listen and connect where, and times. Plain data,
+ * filled by the configuration reader (daemon/io/config.h), read by the core. Defaults are the
+ * shipped ones.
  */
 
 #include <stdbool.h>
@@ -12,7 +13,10 @@
 
 #include "common/addr.h"
 
-/* What is limited: XD_LIMIT(name, default per uid, unit, text). `name` is the configuration's word too. */
+/*
+ * What is limited: XD_LIMIT(name, default per uid, unit, text). `name` is the configuration's word
+ * too.
+ */
 #define XD_LIMITS(X)                                                                               \
 	X(pinned, UINT64_C(1) << 30, "bytes", "memory registered with devices")                    \
 	X(buffers, 1024, "1", "buffers")                                                           \
@@ -36,15 +40,22 @@ struct xd_limits {
 	uint64_t value[XD_LIMIT_COUNT];
 };
 
-/* A `user NAME {…}` or `group NAME {…}` of the configuration. A group's limits are a total for its members. */
+/*
+ * A `user NAME {…}` or `group NAME {…}` of the configuration. A group's limits are a total for its
+ * members.
+ */
 struct xd_principal {
 	uint32_t id;
 	char name[64];
-	bool set[XD_LIMIT_COUNT]; /* what it says nothing of stays at the default (user) or unlimited (group) */
+	/* what it says nothing of stays at the default (user) or unlimited (group) */
+	bool set[XD_LIMIT_COUNT];
 	struct xd_limits limits;
 };
 
-/* An `allow {…}`: these uids and groups (none named = everybody) may listen at and connect to these ranges. */
+/*
+ * An `allow {…}`: these uids and groups (none named = everybody) may listen at and connect to these
+ * ranges.
+ */
 struct xd_allow {
 	bool everybody;
 	uint32_t n_uids, n_gids, n_listen, n_connect;
@@ -59,18 +70,22 @@ struct xd_policy {
 	struct xd_principal *users, *groups;
 	struct xd_allow *allows; /* none: everybody, loopback only */
 	uint64_t hello_ms, connect_ms, revoke_ms, progress_ms, drain_ms;
-	uint32_t handshakes; /* connections that have not said hello yet, at most; the excess is closed */
+	/* connections that have not said hello yet, at most; the excess is closed */
+	uint32_t handshakes;
 };
 
 /* The shipped defaults. Allocates nothing. */
 void xd_policy_init(struct xd_policy *p);
 void xd_policy_done(struct xd_policy *p);
 
-/* May a user with these groups listen at / connect to this address? The first allow entry that names the user and the address. */
-bool xd_policy_may_listen(const struct xd_policy *p, uint32_t uid, const uint32_t *gids, uint32_t n_gids,
-			  const struct xc_addr *a);
-bool xd_policy_may_connect(const struct xd_policy *p, uint32_t uid, const uint32_t *gids, uint32_t n_gids,
-			   const struct xc_addr *a);
+/*
+ * May a user with these groups listen at / connect to this address? The first allow entry that
+ * names the user and the address.
+ */
+bool xd_policy_may_listen(const struct xd_policy *p, uint32_t uid, const uint32_t *gids,
+			  uint32_t n_gids, const struct xc_addr *a);
+bool xd_policy_may_connect(const struct xd_policy *p, uint32_t uid, const uint32_t *gids,
+			   uint32_t n_gids, const struct xc_addr *a);
 
 /* The limits of a uid. */
 const struct xd_limits *xd_policy_user(const struct xd_policy *p, uint32_t uid);

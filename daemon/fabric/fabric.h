@@ -3,20 +3,23 @@
 #define FABRIC_H
 
 /*
- * What moves bytes. The interface is verbs-shaped on purpose (struct ibv_send_wr, ibv_recv_wr, ibv_wc, ibv_mr,
- * ibv_mw as in ibv_post_send(3) and its kin): the vocabulary of the field, and a verbs fabric is nearly a
- * pass-through. Policy (daemon/core) reaches devices, sockets and client memory through this table and through
- * nothing else.
+ * What moves bytes. The interface is verbs-shaped on purpose (struct ibv_send_wr, ibv_recv_wr,
+ * ibv_wc, ibv_mr, ibv_mw as in ibv_post_send(3) and its kin): the vocabulary of the field, and a
+ * verbs fabric is nearly a pass-through. Policy (daemon/core) reaches devices, sockets and client
+ * memory through this table and through nothing else.
  *
  * Rules for both sides
- * - One thread: all calls and all events on the engine's thread. Events and completions are delivered only from
- *   inside progress() and poll(): no call re-enters its caller.
- * - A call that may block takes a struct fabric_done: it returns 0 (done, `fn` will not be called), -EINPROGRESS
- *   (`fn` will be called later, from progress() or from a job's `done`), or another negative errno (failed, `fn` will not
- *   be called). Results are valid only after success. The caller keeps the fabric_done and all ret_… places alive until then.
- * - Addresses in SGEs, bind_info and work requests are in an MR's own address space (its iova), never the daemon's.
- * - Teardown of an endpoint, in this order: ep_error (stop, flush), ep_destroy, then its windows, then MRs, then
- *   regions. After ep_destroy is done no completion or event of the endpoint comes, and nothing touches memory for it.
+ * - One thread: all calls and all events on the engine's thread. Events and completions are
+ *   delivered only from inside progress() and poll(): no call re-enters its caller.
+ * - A call that may block takes a struct fabric_done: it returns 0 (done, `fn` will not be called),
+ *   -EINPROGRESS (`fn` will be called later, from progress() or from a job's `done`), or another
+ *   negative errno (failed, `fn` will not be called). Results are valid only after success. The
+ *   caller keeps the fabric_done and all ret_… places alive until then.
+ * - Addresses in SGEs, bind_info and work requests are in an MR's own address space (its iova),
+ *   never the daemon's.
+ * - Teardown of an endpoint, in this order: ep_error (stop, flush), ep_destroy, then its windows,
+ *   then MRs, then regions. After ep_destroy is done no completion or event of the endpoint comes,
+ *   and nothing touches memory for it.
  */
 
 #include <infiniband/verbs.h>
@@ -50,10 +53,11 @@ struct fabric_caps {
 	uint32_t max_recv_wr;
 	uint64_t max_message_bytes; /* of one work request */
 	uint16_t private_connect_bytes, private_accept_bytes, private_reject_bytes;
-	bool windows;                /* type-2 windows, bound to the QP, hold their bounds and rights */
-	bool remote_invalidate;      /* SEND_WITH_INV kills a window, and the receiver is told which */
+	bool windows; /* type-2 windows, bound to the QP, hold their bounds and rights */
+	bool remote_invalidate; /* SEND_WITH_INV kills a window, and the receiver is told which */
 	bool immediate;              /* WITH_IMM completes */
-	bool read_sink_remote_write; /* the local side of a READ must be remotely writable (iWARP) */
+	/* the local side of a READ must be remotely writable (iWARP) */
+	bool read_sink_remote_write;
 	bool grant_snapshot;         /* grants show a copy of the memory */
 };
 
@@ -70,19 +74,29 @@ struct fabric_conn_info {
 };
 
 /*
- * What a fabric tells its user. `ctx` is what the user gave with the object. status is 0, a negative errno or -XP_E_….
+ * What a fabric tells its user. `ctx` is what the user gave with the object. status is 0, a
+ * negative errno or -XP_E_….
  */
 struct fabric_events {
 	/*
-	 * A peer wants to connect. The user answers, now or later, with accept or reject, exactly once, or hears conn_gone;
-	 * it returns the ctx that conn_gone will carry. Where it returns NULL the fabric itself rejects (backlog, limits).
+	 * A peer wants to connect. The user answers, now or later, with accept or reject, exactly
+	 * once, or hears conn_gone; it returns the ctx that conn_gone will carry. Where it returns
+	 * NULL the fabric itself rejects (backlog, limits).
 	 */
-	void *(*connect_request)(void *listener_ctx, struct fabric_conn *conn, const struct fabric_conn_info *info);
+	void *(*connect_request)(void *listener_ctx, struct fabric_conn *conn,
+				 const struct fabric_conn_info *info);
 	/* The peer gave up before it was answered. The conn is no more. */
 	void (*conn_gone)(void *conn_ctx);
-	/* Ends ep_connect and ep_accept: 0, or -ECONNREFUSED, -XP_E_REJECTED, -XP_E_BACKLOG, -ETIMEDOUT, -XP_E_PEER_GONE. */
-	void (*established)(void *ep_ctx, int status, const void *private_data, size_t private_data_bytes);
-	/* The connection ended: 0 where ep_disconnect or ep_error was called here, else why. Once, after established(0). */
+	/*
+	 * Ends ep_connect and ep_accept: 0, or -ECONNREFUSED, -XP_E_REJECTED, -XP_E_BACKLOG,
+	 * -ETIMEDOUT, -XP_E_PEER_GONE.
+	 */
+	void (*established)(void *ep_ctx, int status, const void *private_data,
+			    size_t private_data_bytes);
+	/*
+	 * The connection ended: 0 where ep_disconnect or ep_error was called here, else why. Once,
+	 * after established(0).
+	 */
 	void (*disconnected)(void *ep_ctx, int status);
 	/* Memory of this region vanished under an access (SIGBUS): its owner must end. */
 	void (*region_fault)(void *region_ctx);
@@ -93,7 +107,8 @@ struct fabric_ep_attr {
 	uint32_t max_send_wr, max_recv_wr; /* at most the caps' */
 	uint32_t max_send_sge, max_recv_sge;
 	void *ctx;      /* for events */
-	uint32_t qp_num; /* chosen by the user, unique in the instance; comes back in ibv_wc.qp_num */
+	/* chosen by the user, unique in the instance; comes back in ibv_wc.qp_num */
+	uint32_t qp_num;
 };
 
 struct fabric_ops {
@@ -102,83 +117,112 @@ struct fabric_ops {
 	void (*close)(struct fabric *f); /* all objects are gone */
 	const struct fabric_caps *(*caps)(const struct fabric *f);
 
-	/* An epoll descriptor that is readable when progress() has something to do, or -1. The fabric's. */
+	/*
+	 * An epoll descriptor that is readable when progress() has something to do, or -1. The
+	 * fabric's.
+	 */
 	int (*fd)(const struct fabric *f);
 	/*
-	 * Moves bytes and delivers events, for about budget_bytes of copying at most. Returns true where it wants to be called
-	 * again on the next turn without sleeping.
+	 * Moves bytes and delivers events, for about budget_bytes of copying at most. Returns true
+	 * where it wants to be called again on the next turn without sleeping.
 	 */
 	bool (*progress)(struct fabric *f, uint64_t budget_bytes);
-	/* Takes up to n completions. Those of one endpoint's send queue come in order, and so do those of its receive queue. */
+	/*
+	 * Takes up to n completions. Those of one endpoint's send queue come in order, and so do
+	 * those of its receive queue.
+	 */
 	int (*poll)(struct fabric *f, int n, struct ibv_wc *wc);
 
 	/*
-	 * Can this instance carry a connection to dst / listen at local? 0, or -ENETUNREACH, -EADDRNOTAVAIL, …; ret_why (size bytes) gets
-	 * a sentence either way.
+	 * Can this instance carry a connection to dst / listen at local? 0, or -ENETUNREACH,
+	 * -EADDRNOTAVAIL, …; ret_why (size bytes) gets a sentence either way.
 	 */
 	int (*route)(struct fabric *f, const struct xc_addr *dst, char *ret_why, size_t size);
 
-	/* ---- memory. map and unmap block: they are called on a helper thread, and touch no instance. */
+	/*
+	 * ---- memory. map and unmap block: they are called on a helper thread, and touch no
+	 * instance.
+	 */
 
 	/*
-	 * Maps a client's memory file and seals it (the protocol of daemon/fabric/region.h). Takes the descriptor in every case but does not
-	 * close it (the caller does, on a closer thread). ctx is for region_fault. ret_why: a sentence on failure.
-	 * 0, -XP_E_BUFFER_UNFIT, -XP_E_BUFFER_SEALED, -ENOMEM.
+	 * Maps a client's memory file and seals it (the protocol of daemon/fabric/region.h). Takes
+	 * the descriptor in every case but does not close it (the caller does, on a closer thread).
+	 * ctx is for region_fault. ret_why: a sentence on failure. 0, -XP_E_BUFFER_UNFIT,
+	 * -XP_E_BUFFER_SEALED, -ENOMEM.
 	 */
-	int (*region_map)(int fd, uint64_t size_bytes, void *ctx, struct fabric_region **ret, char *ret_why, size_t size);
+	int (*region_map)(int fd, uint64_t size_bytes, void *ctx, struct fabric_region **ret,
+			  char *ret_why, size_t size);
 	void (*region_unmap)(struct fabric_region *region);
 	/*
-	 * Copies between client memory and the daemon's own (`to_region` says which way), at most 256 KiB a call, under the fault
-	 * guard. 0, or -XP_E_BUFFER_FAULT (region_fault is not called: the caller knows).
+	 * Copies between client memory and the daemon's own (`to_region` says which way), at most
+	 * 256 KiB a call, under the fault guard. 0, or -XP_E_BUFFER_FAULT (region_fault is not
+	 * called: the caller knows).
 	 */
-	int (*copy)(struct fabric_region *region, uint64_t offset, void *memory, size_t size, bool to_region);
+	int (*copy)(struct fabric_region *region, uint64_t offset, void *memory, size_t size,
+		    bool to_region);
 
 	/* owner: fairness class, the uid that pays. */
 	int (*pd_alloc)(struct fabric *f, uint32_t owner, struct fabric_pd **ret);
 	void (*pd_free)(struct fabric_pd *pd); /* empty */
 
 	/*
-	 * Registers [offset, offset + length) of a region to be addressed from iova on (its offset within a page must be the
-	 * region's). access: IBV_ACCESS_LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, MW_BIND. ret_mr: lkey, rkey, addr = iova, length.
+	 * Registers [offset, offset + length) of a region to be addressed from iova on (its offset
+	 * within a page must be the region's). access: IBV_ACCESS_LOCAL_WRITE, REMOTE_READ,
+	 * REMOTE_WRITE, MW_BIND. ret_mr: lkey, rkey, addr = iova, length.
 	 */
-	int (*mr_reg)(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset, uint64_t length, uint64_t iova,
-		      int access, struct fabric_done *done, struct ibv_mr **ret_mr);
+	int (*mr_reg)(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,
+		      uint64_t length, uint64_t iova, int access, struct fabric_done *done,
+		      struct ibv_mr **ret_mr);
 	/* Afterwards its keys are dead. -EBUSY while a window is bound to it. */
 	int (*mr_dereg)(struct ibv_mr *mr, struct fabric_done *done);
 
 	/*
-	 * Type-2 windows (caps.windows). Bound with IBV_WR_BIND_MW and killed with IBV_WR_LOCAL_INV through post_send; a
-	 * bind takes the key ibv_inc_rkey(mw->rkey) and the caller stores it in mw->rkey when it completes.
-	 * mw_dealloc kills a bound window at once.
+	 * Type-2 windows (caps.windows). Bound with IBV_WR_BIND_MW and killed with IBV_WR_LOCAL_INV
+	 * through post_send; a bind takes the key ibv_inc_rkey(mw->rkey) and the caller stores it
+	 * in mw->rkey when it completes. mw_dealloc kills a bound window at once.
 	 */
 	int (*mw_alloc)(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw **ret_mw);
 	int (*mw_dealloc)(struct ibv_mw *mw, struct fabric_done *done);
 
 	/* ---- endpoints */
 
-	int (*ep_create)(struct fabric *f, const struct fabric_ep_attr *attr, struct fabric_done *done, struct fabric_ep **ret);
+	int (*ep_create)(struct fabric *f, const struct fabric_ep_attr *attr,
+			 struct fabric_done *done, struct fabric_ep **ret);
 	/* 0, then `established` tells; or -errno: never started. */
-	int (*ep_connect)(struct fabric_ep *ep, const struct xc_addr *dst, const void *private_data, size_t bytes);
+	int (*ep_connect)(struct fabric_ep *ep, const struct xc_addr *dst, const void *private_data,
+			  size_t bytes);
 	/* Consumes conn. 0, then `established` tells. */
-	int (*ep_accept)(struct fabric_ep *ep, struct fabric_conn *conn, const void *private_data, size_t bytes);
+	int (*ep_accept)(struct fabric_ep *ep, struct fabric_conn *conn, const void *private_data,
+			 size_t bytes);
 	void (*conn_reject)(struct fabric_conn *conn, const void *private_data, size_t bytes);
 	/* Ends the connection in order: both sides flush. Harmless when there is none. */
 	void (*ep_disconnect)(struct fabric_ep *ep);
-	/* To the error state at once: nothing more is started, all that is posted flushes (poll reports it). Harmless twice. */
+	/*
+	 * To the error state at once: nothing more is started, all that is posted flushes (poll
+	 * reports it). Harmless twice.
+	 */
 	void (*ep_error)(struct fabric_ep *ep);
 	int (*ep_destroy)(struct fabric_ep *ep, struct fabric_done *done);
 
 	/*
-	 * Chains of work requests, copied before the call returns, as ibv_post_send(3) and ibv_post_recv(3). 0 or a negative errno,
-	 * then *bad_wr is the first that was not posted. Sends need a connection; RECVs do not.
+	 * Chains of work requests, copied before the call returns, as ibv_post_send(3) and
+	 * ibv_post_recv(3). 0 or a negative errno, then *bad_wr is the first that was not posted.
+	 * Sends need a connection; RECVs do not.
 	 */
 	int (*post_send)(struct fabric_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 	int (*post_recv)(struct fabric_ep *ep, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
-	/* backlog is the user's matter. `at`: port 0 chooses; ret_at: where. -EADDRINUSE, -EADDRNOTAVAIL. */
-	int (*listen)(struct fabric *f, const struct xc_addr *at, uint32_t owner, void *ctx, struct fabric_done *done,
-		      struct fabric_listener **ret, struct xc_addr *ret_at);
-	/* Requests not yet answered are rejected by their owner beforehand. No event of it comes afterwards. */
+	/*
+	 * backlog is the user's matter. `at`: port 0 chooses; ret_at: where. -EADDRINUSE,
+	 * -EADDRNOTAVAIL.
+	 */
+	int (*listen)(struct fabric *f, const struct xc_addr *at, uint32_t owner, void *ctx,
+		      struct fabric_done *done, struct fabric_listener **ret,
+		      struct xc_addr *ret_at);
+	/*
+	 * Requests not yet answered are rejected by their owner beforehand. No event of it comes
+	 * afterwards.
+	 */
 	void (*listener_free)(struct fabric_listener *l);
 };
 

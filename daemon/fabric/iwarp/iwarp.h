@@ -3,8 +3,8 @@
 #define FABRIC_IWARP_H
 
 /*
- * The fabric in user space. Endpoints of one daemon are joined by one copy, with the checks of RFC 5040 and 5042: STag,
- * stream, base and bounds, rights. Needs no device and no privilege.
+ * The fabric in user space. Endpoints of one daemon are joined by one copy, with the checks of RFC
+ * 5040 and 5042: STag, stream, base and bounds, rights. Needs no device and no privilege.
  */
 
 #include "daemon/fabric/fabric.h"
