@@ -42,6 +42,8 @@ enum xd_helper {
 struct xd_job {
 	struct xc_list link;
 	enum xd_helper helper;
+	/* XD_HELP_CLOSE: the uid that passed the descriptor. One owner has a few closers at most at a time; 0: no bound. */
+	uint32_t owner;
 	void (*run)(struct xd_job *job);
 	void (*done)(struct xd_job *job);
 };
