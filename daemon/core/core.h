@@ -45,6 +45,8 @@ int xd_core_new(const struct xd_engine_ref *engine, const struct xd_policy *poli
 		struct xd_core **ret);
 const struct fabric_events *xd_core_fabric_events(void);
 int xd_core_add_fabric(struct xd_core *core, const struct fabric_ref *fabric); /* -ENOSPC */
+/* New limits and rules for what comes; what is in use stays. */
+void xd_core_set_policy(struct xd_core *core, const struct xd_policy *policy);
 
 /*
  * One turn: progress of the fabrics, their completions. Returns true where it wants another turn
@@ -83,9 +85,9 @@ int xd_session_new(struct xd_core *core, const struct xd_peer *peer, void *conn,
 		   struct xd_session **ret, char *ret_why);
 
 /*
- * The client is gone (end of file, death), or io has delivered the Goodbye: starts the teardown of
- * DESIGN I3. session_gone() follows, later, when nothing is left; the session must not be used
- * after this call.
+ * The client is gone (end of file, death), or io has delivered the Goodbye: starts the teardown.
+ * session_gone() follows, later, when nothing is left; the session must not be used after this
+ * call.
  */
 void xd_session_close(struct xd_session *s);
 
