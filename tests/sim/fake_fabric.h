@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef SIM_FAKE_FABRIC_H
+#define SIM_FAKE_FABRIC_H
+
+/*
+ * A fabric in memory, whose every delay, failure and order comes from dice, and which holds its user to each rule of
+ * daemon/fabric/fabric.h: a rule broken ends the run.
+ *
+ * Endpoints are told apart by a tag, the first 8 bytes of the private data that they connect or accept with: so that the
+ * world, which knows only numbers of objects, can ask about one.
+ */
+
+#include "daemon/fabric/fabric.h"
+#include "tests/sim/sim.h"
+
+/* Chances, in 1,000, unless said otherwise. */
+struct fake_dice {
+	uint32_t map_fail;
+	uint32_t reg_fail, reg_slow;
+	uint32_t dereg_slow;
+	uint32_t mw_fail, mw_slow;
+	uint32_t ep_fail, ep_slow, destroy_slow;
+	uint32_t listen_fail, listen_slow;
+	uint32_t connect_fail;
+	uint32_t post_fail;    /* a chain is cut somewhere */
+	uint32_t recv_fail;
+	uint32_t cqe_late;     /* a completion waits for another poll */
+	uint32_t flush_late;   /* a flush waits for another turn */
+	uint32_t flush_never;  /* an endpoint in error says nothing any more */
+	uint32_t stall;        /* a connection that will stop in its middle */
+	uint32_t vanish;       /* a connection that the peer's host will drop in its middle */
+	uint32_t silent;       /* a connection request that nobody hears */
+	uint32_t fault;        /* client memory that will vanish in an access */
+	uint32_t rnr_turns;    /* turns that a SEND waits for a RECV */
+	uint32_t late_turns;   /* turns that a slow thing takes, at most */
+	uint32_t quantum;      /* bytes a work request moves at a step, at most */
+};
+
+struct fake_options {
+	struct fabric_caps caps;
+	struct fake_dice dice;
+	uint64_t seed;
+	uint8_t net; /* carries 127.0.<net>.0/24 */
+};
+
+extern const struct fabric_ops fake_fabric_ops;
+
+int fake_fabric_open(const struct fake_options *options, const struct xd_engine_ref *engine,
+		     const struct fabric_events *events, struct fabric **ret);
+
+/* ---- what the world may do to it */
+
+/* Every endpoint fails now, and nothing new succeeds. */
+void fake_fabric_lose(struct fabric *f);
+/* Stops new faults, for the end of a run: stalls that exist stay. */
+void fake_fabric_calm(struct fabric *f);
+
+/* ---- what the world may see of it */
+
+/* A key that a peer could use now. */
+struct fake_key {
+	uint32_t rkey;
+	int access;       /* IBV_ACCESS_REMOTE_… */
+	uint64_t iova, length;
+	int fd;           /* of the memory behind it */
+	uint64_t offset;  /* in it */
+	uint64_t ep_tag;  /* on which it works; 0: an endpoint that never connected */
+	bool window;
+};
+void fake_fabric_keys(struct fabric *f, void (*fn)(void *ctx, const struct fake_key *key), void *ctx);
+/* Is there a usable key of this value? */
+bool fake_fabric_key_live(struct fabric *f, uint32_t rkey);
+
+/*
+ * Why this endpoint may end without its client's wish: something happened to it that no core could have prevented. NULL: nothing.
+ */
+const char *fake_fabric_excuse(struct fabric *f, uint64_t ep_tag);
+/* The world gives it one: its client asked for the end. */
+void fake_fabric_excuse_set(struct fabric *f, uint64_t ep_tag, const char *why);
+/* Endpoints that their user ended while they were connected and nothing excused it; each is told once. */
+void fake_fabric_killed(struct fabric *f, void (*fn)(void *ctx, uint64_t ep_tag), void *ctx);
+/* Connected, as the fabric sees it. */
+bool fake_fabric_connected(struct fabric *f, uint64_t ep_tag);
+/* Objects alive; figures for traces. */
+uint32_t fake_fabric_objects(const struct fabric *f);
+uint64_t fake_fabric_executed(const struct fabric *f);
+
+/* ---- client memory: what a client would share as a memfd */
+
+/* A number that stands for a descriptor. Its bytes live until fake_memory_done(). */
+int fake_memory_new(uint64_t size_bytes);
+uint8_t *fake_memory(int fd, uint64_t *ret_bytes);
+/* Does this number lie in memory of this process that belongs to a client or to an instance? */
+bool fake_memory_holds(uint64_t address);
+/* Regions mapped now. */
+uint32_t fake_memory_regions(void);
+/* Dice of map and copy, which know no instance. */
+void fake_memory_init(uint64_t seed, uint32_t map_fail_permille, uint32_t fault_permille);
+/* An access to this memory failed. */
+bool fake_memory_faulted(int fd);
+void fake_memory_done(void);
+
+#endif

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Client memory, regions, protection domains, registrations, windows, and the keys of them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/checked.h"
+#include "proto/errors.h"
+#include "tests/sim/fake_priv.h"
+
+/* Above any descriptor that this process could have: a stray close() of one hits nothing. */
+#define FD_FIRST 0x100000
+#define PAGE 4096u
+
+struct memory {
+	uint8_t *base;
+	uint64_t size;
+	bool mapped_once, faulted;
+};
+
+static struct {
+	struct memory *all;
+	uint32_t n, regions;
+	struct sim_rng rng;
+	uint32_t map_fail, fault;
+	struct xc_list dead;
+} mem;
+
+void fake_memory_init(uint64_t seed, uint32_t map_fail_permille, uint32_t fault_permille)
+{
+	mem.rng.state = seed;
+	xc_list_init(&mem.dead);
+	mem.map_fail = map_fail_permille;
+	mem.fault = fault_permille;
+}
+
+int fake_memory_new(uint64_t size_bytes)
+{
+	struct memory m = { .size = size_bytes };
+	uint64_t room = (size_bytes + PAGE - 1) / PAGE * PAGE;
+
+	m.base = aligned_alloc(PAGE, room ? room : PAGE);
+	for (uint64_t i = 0; i < size_bytes; i++)
+		m.base[i] = (uint8_t)sim_next(&mem.rng);
+	mem.all = reallocarray(mem.all, mem.n + 1, sizeof(*mem.all));
+	mem.all[mem.n] = m;
+	return FD_FIRST + (int)mem.n++;
+}
+
+static struct memory *memory_of(int fd)
+{
+	uint32_t i = (uint32_t)(fd - FD_FIRST);
+
+	return i < mem.n ? &mem.all[i] : NULL;
+}
+
+uint8_t *fake_memory(int fd, uint64_t *ret_bytes)
+{
+	struct memory *m = memory_of(fd);
+
+	if (ret_bytes)
+		*ret_bytes = m->size;
+	return m->base;
+}
+
+bool fake_memory_holds(uint64_t address)
+{
+	for (uint32_t i = 0; i < mem.n; i++) {
+		uint64_t base = (uintptr_t)mem.all[i].base;
+
+		if (address >= base && address - base < mem.all[i].size)
+			return true;
+	}
+	return false;
+}
+
+uint32_t fake_memory_regions(void)
+{
+	return mem.regions;
+}
+
+bool fake_memory_faulted(int fd)
+{
+	return memory_of(fd)->faulted;
+}
+
+void fake_memory_done(void)
+{
+	struct xc_list *l;
+
+	while ((l = xc_list_pop(&mem.dead)))
+		free(xc_container_of(l, struct fabric_region, link));
+	for (uint32_t i = 0; i < mem.n; i++)
+		free(mem.all[i].base);
+	free(mem.all);
+	memset(&mem, 0, sizeof(mem));
+}
+
+/* ---- regions */
+
+int fake_region_map(int fd, uint64_t size_bytes, void *ctx, struct fabric_region **ret,
+		    char *ret_why, size_t size)
+{
+	struct memory *m = memory_of(fd);
+	struct fabric_region *r;
+
+	if (!m || m->size != size_bytes) {
+		snprintf(ret_why, size, "the descriptor is no memory of %llu bytes",
+			 (unsigned long long)size_bytes);
+		return -XP_E_BUFFER_UNFIT;
+	}
+	if (m->mapped_once) {
+		snprintf(ret_why, size, "the memory is sealed");
+		return -XP_E_BUFFER_SEALED;
+	}
+	if (sim_dice(&mem.rng, mem.map_fail)) {
+		snprintf(ret_why, size, "no room for a map");
+		return -ENOMEM;
+	}
+	r = calloc(1, sizeof(*r));
+	*r = (struct fabric_region){ .magic = FAKE_REGION, .fd = fd, .base = m->base,
+				     .size = m->size, .ctx = ctx };
+	if (sim_dice(&mem.rng, mem.fault))
+		r->fault_after = 1 + sim_below(&mem.rng, 40);
+	m->mapped_once = true;
+	mem.regions++;
+	*ret = r;
+	return 0;
+}
+
+static void region_use(const struct fabric_region *r, const char *call)
+{
+	sim_check(r && r->magic == FAKE_REGION && !r->dead, "I3", "%s of no region", call);
+}
+
+void fake_region_unmap(struct fabric_region *r)
+{
+	region_use(r, "region_unmap");
+	sim_check(!r->mrs, "I3", "a region is unmapped under %u registrations", r->mrs);
+	r->dead = true;
+	mem.regions--;
+	xc_list_append(&mem.dead, &r->link);
+}
+
+/* An access to it: false where the memory is gone. */
+static bool touch(struct fabric_region *r)
+{
+	region_use(r, "an access");
+	if (r->fault_after && !--r->fault_after)
+		r->faulty = true;
+	if (r->faulty)
+		memory_of(r->fd)->faulted = true;
+	return !r->faulty;
+}
+
+int fake_copy(struct fabric_region *r, uint64_t offset, void *memory, size_t size, bool to_region)
+{
+	region_use(r, "copy");
+	sim_check(size <= 256 * 1024, "fabric.h", "a copy of %zu bytes at once", size);
+	sim_check(xc_range_within(offset, size, r->size), "I4", "a copy beyond its region");
+	if (!touch(r))
+		return -XP_E_BUFFER_FAULT;
+	if (to_region)
+		memcpy(r->base + offset, memory, size);
+	else
+		memcpy(memory, r->base + offset, size);
+	return 0;
+}
+
+void fake_fault(struct fabric *f, struct fabric_region *r)
+{
+	if (r->reported)
+		return;
+	r->reported = true;
+	fake_event(f, FAKE_FAULT, r, -XP_E_BUFFER_FAULT);
+}
+
+/* ---- protection domains */
+
+int fake_pd_alloc(struct fabric *f, uint32_t owner, struct fabric_pd **ret)
+{
+	struct fabric_pd *pd;
+
+	fake_object_use(&f->o, FAKE_FABRIC, "pd_alloc");
+	if (fake_lost(f))
+		return -ENODEV;
+	pd = calloc(1, sizeof(*pd));
+	pd->owner = owner;
+	fake_object_add(f, &f->pds, &pd->o, FAKE_PD);
+	*ret = pd;
+	return 0;
+}
+
+void fake_pd_free(struct fabric_pd *pd)
+{
+	fake_object_use(&pd->o, FAKE_PD, "pd_free");
+	sim_check(!pd->users, "I3", "a protection domain is freed with %u objects in it", pd->users);
+	fake_object_dead(&pd->o);
+}
+
+/* ---- registrations */
+
+static bool key_taken(struct fabric *f, uint32_t index)
+{
+	struct fake_mr *mr;
+	struct fake_mw *mw;
+
+	xc_list_for_each(mr, &f->mrs, o.link)
+		if (mr->mr.lkey >> 8 == index || mr->mr.rkey >> 8 == index)
+			return true;
+	xc_list_for_each(mw, &f->mws, o.link)
+		if (mw->key >> 8 == index)
+			return true;
+	return false;
+}
+
+static uint32_t new_key(struct fabric *f)
+{
+	uint32_t index;
+
+	do
+		index = 1 + sim_below(&f->rng, 0xfffffe);
+	while (key_taken(f, index));
+	return index << 8 | sim_below(&f->rng, 256);
+}
+
+static void reg_ends(struct fake_later *l)
+{
+	struct fake_mr *mr = xc_container_of(l->object, struct fake_mr, o);
+
+	mr->coming = false;
+	if (!l->status)
+		return;
+	mr->region->mrs--;
+	mr->pd->users--;
+	fake_object_dead(&mr->o);
+}
+
+int fake_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,
+		uint64_t length, uint64_t iova, int access, struct fabric_done *done,
+		struct ibv_mr **ret_mr)
+{
+	struct fabric *f;
+	struct fake_mr *mr;
+	uint64_t end;
+
+	fake_object_use(&pd->o, FAKE_PD, "mr_reg");
+	region_use(region, "mr_reg");
+	f = pd->o.f;
+	sim_check(length && xc_range_within(offset, length, region->size), "I1",
+		  "a registration beyond its region");
+	sim_check(xc_add_u64(iova, length, &end), "I1", "a registration around the end of its space");
+	sim_check(iova % PAGE == offset % PAGE, "fabric.h", "an iova of another place in its page");
+	sim_check(!(access & IBV_ACCESS_REMOTE_WRITE) || access & IBV_ACCESS_LOCAL_WRITE, "fabric.h",
+		  "REMOTE_WRITE without LOCAL_WRITE");
+	if (fake_lost(f))
+		return -ENODEV;
+	mr = calloc(1, sizeof(*mr));
+	mr->pd = pd;
+	mr->region = region;
+	mr->offset = offset;
+	mr->access = access;
+	mr->coming = true;
+	mr->mr.lkey = new_key(f);
+	mr->mr.rkey = sim_below(&f->rng, 2) ? mr->mr.lkey : new_key(f);
+	mr->mr.addr = (void *)(uintptr_t)iova;
+	mr->mr.length = length;
+	region->mrs++;
+	pd->users++;
+	fake_object_add(f, &f->mrs, &mr->o, FAKE_MR);
+	return fake_answer((struct fake_later){ .done = done, .object = &mr->o, .finish = reg_ends,
+						.status = fake_dice(f, f->options.dice.reg_fail) ?
+								  -ENOMEM : 0,
+						.ret = (void **)ret_mr, .value = &mr->mr },
+			   f->options.dice.reg_slow);
+}
+
+static struct fake_mr *mr_of(struct ibv_mr *mr, const char *call)
+{
+	struct fake_mr *m = xc_container_of(mr, struct fake_mr, mr);
+
+	sim_check(mr, "fabric.h", "%s of NULL", call);
+	fake_object_use(&m->o, FAKE_MR, call);
+	sim_check(!m->coming && !m->going, "fabric.h", "%s of a registration under way", call);
+	return m;
+}
+
+static void dereg_ends(struct fake_later *l)
+{
+	struct fake_mr *mr = xc_container_of(l->object, struct fake_mr, o);
+
+	mr->region->mrs--;
+	mr->pd->users--;
+	fake_object_dead(&mr->o);
+}
+
+int fake_mr_dereg(struct ibv_mr *ibv, struct fabric_done *done)
+{
+	struct fake_mr *mr = mr_of(ibv, "mr_dereg");
+	struct fabric *f = mr->o.f;
+	struct fabric_ep *ep;
+
+	sim_check(!mr->windows, "I3", "a registration is undone under %u windows", mr->windows);
+	xc_list_for_each(ep, &f->eps, o.link)
+		sim_check(!fake_ep_uses(ep, ibv->lkey), "I3",
+			  "a registration is undone under a request that uses it");
+	mr->going = true;
+	return fake_answer((struct fake_later){ .done = done, .object = &mr->o, .finish = dereg_ends },
+			   f->options.dice.dereg_slow);
+}
+
+struct fake_mr *fake_mr_by_lkey(struct fabric *f, uint32_t lkey)
+{
+	struct fake_mr *mr;
+
+	xc_list_for_each(mr, &f->mrs, o.link)
+		if (mr->mr.lkey == lkey && !mr->coming)
+			return mr;
+	return NULL;
+}
+
+/* ---- windows */
+
+static void mw_alloc_ends(struct fake_later *l)
+{
+	struct fake_mw *mw = xc_container_of(l->object, struct fake_mw, o);
+
+	mw->coming = false;
+	if (!l->status)
+		return;
+	mw->pd->users--;
+	fake_object_dead(&mw->o);
+}
+
+int fake_mw_alloc(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw **ret_mw)
+{
+	struct fabric *f;
+	struct fake_mw *mw;
+
+	fake_object_use(&pd->o, FAKE_PD, "mw_alloc");
+	f = pd->o.f;
+	sim_check(f->options.caps.windows, "fabric.h", "mw_alloc where there are no windows");
+	if (fake_lost(f))
+		return -ENODEV;
+	mw = calloc(1, sizeof(*mw));
+	mw->pd = pd;
+	mw->coming = true;
+	mw->key = mw->mw.rkey = new_key(f);
+	mw->mw.type = IBV_MW_TYPE_2;
+	pd->users++;
+	fake_object_add(f, &f->mws, &mw->o, FAKE_MW);
+	return fake_answer((struct fake_later){ .done = done, .object = &mw->o,
+						.finish = mw_alloc_ends,
+						.status = fake_dice(f, f->options.dice.mw_fail) ?
+								  -ENOMEM : 0,
+						.ret = (void **)ret_mw, .value = &mw->mw },
+			   f->options.dice.mw_slow);
+}
+
+struct fake_mw *fake_mw_of(struct ibv_mw *mw)
+{
+	struct fake_mw *m = xc_container_of(mw, struct fake_mw, mw);
+
+	sim_check(mw, "fabric.h", "no window");
+	fake_object_use(&m->o, FAKE_MW, "use of a window");
+	sim_check(!m->coming && !m->going, "fabric.h", "use of a window under way");
+	return m;
+}
+
+/* The key is dead, and the window lets go of its registration. */
+void fake_mw_unbind(struct fake_mw *mw)
+{
+	mw->live = false;
+	if (mw->mr)
+		mw->mr->windows--;
+	mw->mr = NULL;
+}
+
+static void mw_dealloc_ends(struct fake_later *l)
+{
+	struct fake_mw *mw = xc_container_of(l->object, struct fake_mw, o);
+
+	fake_mw_unbind(mw);
+	mw->pd->users--;
+	fake_object_dead(&mw->o);
+}
+
+int fake_mw_dealloc(struct ibv_mw *ibv, struct fabric_done *done)
+{
+	struct fake_mw *mw = fake_mw_of(ibv);
+	struct fabric *f = mw->o.f;
+
+	mw->going = true;
+	/* A slow one keeps the key alive until it is done: whoever counts on it sooner is wrong. */
+	return fake_answer((struct fake_later){ .done = done, .object = &mw->o,
+						.finish = mw_dealloc_ends },
+			   f->options.dice.mw_slow);
+}
+
+struct fake_mw *fake_mw_by_rkey(struct fabric_ep *ep, uint32_t rkey)
+{
+	struct fake_mw *mw;
+
+	xc_list_for_each(mw, &ep->o.f->mws, o.link)
+		if (mw->bound_key == rkey && mw->ep == ep)
+			return mw;
+	return NULL;
+}
+
+/* ---- who may reach what */
+
+uint8_t *fake_local(struct fabric_ep *ep, const struct ibv_sge *sge, uint64_t at)
+{
+	struct fake_mr *mr = fake_mr_by_lkey(ep->o.f, sge->lkey);
+	uint64_t offset;
+
+	sim_check(mr, "I3", "a request runs on a registration that is gone");
+	if (!touch(mr->region)) {
+		fake_fault(ep->o.f, mr->region);
+		return NULL;
+	}
+	offset = sge->addr + at - (uintptr_t)mr->mr.addr;
+	return mr->region->base + mr->offset + offset;
+}
+
+static bool in_range(uint64_t base, uint64_t bytes, uint64_t address, uint64_t length)
+{
+	return address >= base && xc_range_within(address - base, length, bytes);
+}
+
+static uint8_t *behind(struct fake_mr *mr, uint64_t offset)
+{
+	if (!touch(mr->region)) {
+		fake_fault(mr->o.f, mr->region);
+		return NULL;
+	}
+	return mr->region->base + mr->offset + offset;
+}
+
+int fake_remote(struct fabric_ep *ep, uint32_t rkey, uint64_t address, uint64_t length, int access,
+		uint8_t **ret)
+{
+	struct fake_mw *mw = fake_mw_by_rkey(ep, rkey);
+	struct fake_mr *mr;
+
+	*ret = NULL;
+	if (mw && mw->live) {
+		if (!(mw->access & access) || !in_range(mw->iova, mw->length, address, length))
+			return IBV_WC_REM_ACCESS_ERR;
+		*ret = behind(mw->mr, address - (uintptr_t)mw->mr->mr.addr);
+		return *ret ? 0 : IBV_WC_REM_OP_ERR;
+	}
+	xc_list_for_each(mr, &ep->o.f->mrs, o.link) {
+		if (mr->coming || mr->mr.rkey != rkey || mr->pd != ep->attr.pd ||
+		    !(mr->access & access))
+			continue;
+		if (!in_range((uintptr_t)mr->mr.addr, mr->mr.length, address, length))
+			return IBV_WC_REM_ACCESS_ERR;
+		*ret = behind(mr, address - (uintptr_t)mr->mr.addr);
+		return *ret ? 0 : IBV_WC_REM_OP_ERR;
+	}
+	return IBV_WC_REM_ACCESS_ERR;
+}
+
+#define REMOTE (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
+
+static void mr_key(struct fabric *f, struct fake_mr *mr,
+		   void (*fn)(void *ctx, const struct fake_key *key), void *ctx)
+{
+	struct fake_key k = { .rkey = mr->mr.rkey, .access = mr->access & REMOTE,
+			      .iova = (uintptr_t)mr->mr.addr, .length = mr->mr.length,
+			      .fd = mr->region->fd, .offset = mr->offset };
+	struct fabric_ep *ep;
+	uint32_t n = 0;
+
+	xc_list_for_each(ep, &f->eps, o.link) {
+		if (ep->attr.pd != mr->pd)
+			continue;
+		n++;
+		k.ep_tag = ep->tag;
+	}
+	sim_check(n <= 1, "I5", "a key that %u endpoints could use", n);
+	if (n)
+		fn(ctx, &k);
+}
+
+void fake_fabric_keys(struct fabric *f, void (*fn)(void *ctx, const struct fake_key *key), void *ctx)
+{
+	struct fake_mr *mr;
+	struct fake_mw *mw;
+
+	xc_list_for_each(mr, &f->mrs, o.link)
+		if (mr->access & REMOTE && !mr->coming)
+			mr_key(f, mr, fn, ctx);
+	xc_list_for_each(mw, &f->mws, o.link) {
+		if (!mw->live || mw->ep->o.dead)
+			continue;
+		fn(ctx, &(struct fake_key){
+				.rkey = mw->bound_key, .access = mw->access & REMOTE,
+				.iova = mw->iova, .length = mw->length, .fd = mw->mr->region->fd,
+				.offset = mw->mr->offset + mw->iova - (uintptr_t)mw->mr->mr.addr,
+				.ep_tag = mw->ep->tag, .window = true });
+	}
+}
+
+struct sought {
+	uint32_t rkey;
+	bool found;
+};
+
+static void seek(void *ctx, const struct fake_key *key)
+{
+	struct sought *s = ctx;
+
+	s->found |= key->rkey == s->rkey;
+}
+
+bool fake_fabric_key_live(struct fabric *f, uint32_t rkey)
+{
+	struct sought s = { .rkey = rkey };
+
+	fake_fabric_keys(f, seek, &s);
+	return s.found;
+}
