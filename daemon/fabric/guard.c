@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "daemon/fabric/region.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <string.h>
+
+/*
+ * What the handler needs to know of the copy that this thread is in. Initial-exec: a lazily
+ * allocated TLS block would have the handler call malloc.
+ */
+struct guard {
+	sigjmp_buf escape;
+	const void *to, *from;
+	size_t size;
+	const void *fault;
+	volatile sig_atomic_t active;
+};
+
+static _Thread_local struct guard guard __attribute__((tls_model("initial-exec")));
+
+/* Does the block of bytes that the kernel reports meet [start, start + size)? */
+static bool meets(uintptr_t fault, uintptr_t block, const void *start, size_t size)
+{
+	uintptr_t s = (uintptr_t)start;
+
+	return fault + block > s && fault < s + size;
+}
+
+/*
+ * A poisoned page is reported by its block (si_addr_lsb), which may begin before the copy does; all
+ * else by the byte. A signal that a process sent has no address.
+ */
+static bool is_ours(const siginfo_t *info)
+{
+	uintptr_t fault = (uintptr_t)info->si_addr, block = 1;
+
+	if (!guard.active || info->si_code <= 0)
+		return false;
+	if (info->si_code == BUS_MCEERR_AR || info->si_code == BUS_MCEERR_AO) {
+		block = (uintptr_t)1 << info->si_addr_lsb;
+		fault &= ~(block - 1);
+	}
+	return meets(fault, block, guard.to, guard.size) ||
+	       meets(fault, block, guard.from, guard.size);
+}
+
+/*
+ * SA_NODEFER, so that leaving by siglongjmp() needs no signal mask restored: that would be a system
+ * call for every copy.
+ */
+static void on_sigbus(int sig, siginfo_t *info, void *context)
+{
+	struct sigaction dfl = { .sa_handler = SIG_DFL };
+
+	(void)context;
+	if (is_ours(info)) {
+		guard.active = 0;
+		guard.fault = info->si_addr;
+		siglongjmp(guard.escape, 1);
+	}
+	/*
+	 * A fault happens again when we return, now with the default action and its true address in
+	 * the core.
+	 */
+	sigaction(sig, &dfl, NULL);
+	if (info->si_code <= 0)
+		raise(sig);
+}
+
+static pthread_once_t guard_once = PTHREAD_ONCE_INIT;
+static int guard_error;
+
+static void guard_install(void)
+{
+	struct sigaction sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER };
+
+	sigemptyset(&sa.sa_mask);
+	if (sigaction(SIGBUS, &sa, NULL) < 0)
+		guard_error = -errno;
+}
+
+int fabric_guard_init(void)
+{
+	pthread_once(&guard_once, guard_install);
+	return guard_error;
+}
+
+int fabric_guard_copy(void *to, const void *from, size_t size, const void **ret_fault)
+{
+	guard.to = to;
+	guard.from = from;
+	guard.size = size;
+	if (sigsetjmp(guard.escape, 0)) {
+		*ret_fault = guard.fault;
+		return -1;
+	}
+	/* The compiler must not move the copy out of where the handler takes it for ours. */
+	guard.active = 1;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	memmove(to, from, size);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	guard.active = 0;
+	return 0;
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef IWARP_PRIVATE_H
+#define IWARP_PRIVATE_H
+
+/*
+ * The objects of the iwarp fabric and what its files call of each other.
+ *
+ *   address.c    which addresses are this host's
+ *   stag.c       the table of STags
+ *   memory.c     protection domains, regions, windows; the checks of local and remote access
+ *   endpoint.c   making, ending and flushing endpoints
+ *   queue.c      posting and completing work requests
+ *   transfer.c   executing them
+ *   sched.c      whose turn it is
+ *   cm.c         listeners, connection requests, events
+ *   instance.c   open, close, progress
+ *
+ * Nothing is kept across two steps of a transfer but numbers: keys are looked up and checked again
+ * for each quantum, so that what was killed in between is dead, and no step can meet a freed
+ * object.
+ */
+
+#include "common/addr.h"
+#include "common/list.h"
+#include "daemon/engine.h"
+#include "daemon/fabric/fabric.h"
+#include "daemon/fabric/iwarp/iwarp.h"
+#include "daemon/fabric/region.h"
+#include "daemon/fabric/saboteur.h"
+
+#define IWARP_MAX_SGE 32u
+#define IWARP_MAX_WR 16384u
+#define IWARP_MESSAGE_BYTES_MAX UINT32_MAX
+/*
+ * RFC 5044 allows 512; 256 is what peers take, and revision 2 of MPA (RFC 6581) has 4 of them for
+ * itself.
+ */
+#define IWARP_PRIVATE_DATA_BYTES 252u
+/* Copied before others get a turn; also what a turn may cost at most (about 30 us). */
+#define IWARP_QUANTUM_BYTES (256u << 10)
+/* What a work request costs beside its bytes, in bytes that could have been copied. */
+#define IWARP_WR_COST_BYTES 512u
+#define IWARP_RNR_MS_DEFAULT 500u
+#define IWARP_EP_LIMIT_DEFAULT 65536u
+#define IWARP_BUCKETS 256u
+
+/*
+ * ---- STags: a 24-bit index that nobody can guess, and a key byte that its user rotates (RFC 5040,
+ * RFC 5042 5.4)
+ */
+
+enum iwarp_stag_kind { IWARP_STAG_REGION = 1, IWARP_STAG_WINDOW };
+
+struct iwarp_mr;
+
+struct iwarp_stag {
+	uint32_t index; /* 1 to 2^24 - 1 */
+	uint8_t key;
+	enum iwarp_stag_kind kind;
+	bool valid; /* a window: bound */
+	int rights; /* IBV_ACCESS_… */
+	struct fabric_pd *pd;
+	struct fabric_ep *ep;  /* a window: the stream that it is bound to */
+	struct iwarp_mr *mr;   /* what is behind it; of a region itself */
+	uint64_t base, length; /* tagged offsets */
+	uint64_t serial;       /* tells this one from a later one of the same index */
+	struct xc_list on_ep;  /* a bound window */
+};
+
+struct iwarp_stags {
+	struct iwarp_stag **cells; /* open addressing, linear probing */
+	uint32_t n_cells;          /* a power of two, or 0 */
+	uint32_t used;
+	uint64_t *taken;   /* bitmap of indices in use or resting */
+	uint32_t *resting; /* ring of freed indices, oldest first */
+	uint32_t rest_first, rest_count;
+	uint64_t serial;
+	struct xd_engine_ref engine;
+};
+
+#define IWARP_STAGS_MAX (1u << 20)
+#define IWARP_STAG_REST 65536u /* how many others are freed before an index is used again */
+
+int iwarp_stags_init(struct iwarp_stags *t, const struct xd_engine_ref *engine);
+void iwarp_stags_done(struct iwarp_stags *t);
+/* Gives s an index and a key, both unpredictable. 0, -ENOSPC, -ENOMEM. */
+int iwarp_stags_add(struct iwarp_stags *t, struct iwarp_stag *s);
+void iwarp_stags_remove(struct iwarp_stags *t, struct iwarp_stag *s);
+/* The one with this index and this key, or NULL. */
+struct iwarp_stag *iwarp_stags_find(const struct iwarp_stags *t, uint32_t stag);
+/* Whatever its key is. */
+struct iwarp_stag *iwarp_stags_at(const struct iwarp_stags *t, uint32_t index);
+
+static inline uint32_t iwarp_stag_number(const struct iwarp_stag *s)
+{
+	return s->index << 8 | s->key;
+}
+
+/* ---- memory */
+
+struct iwarp_mr {
+	struct ibv_mr mr;
+	uint32_t magic;
+	struct iwarp_stag stag;
+	struct fabric_region *region;
+	uint64_t region_offset; /* of mr.addr */
+	uint32_t windows;       /* bound to it */
+};
+
+struct iwarp_mw {
+	struct ibv_mw mw;
+	uint32_t magic;
+	struct iwarp_stag stag;
+};
+
+/* Bytes that passed a check. */
+struct iwarp_span {
+	uint8_t *at;
+	struct fabric_region *region;
+};
+
+/* May work requests of ep use this memory for this (0 or IBV_ACCESS_LOCAL_WRITE)? */
+bool iwarp_local_access(struct fabric_ep *ep, uint32_t lkey, uint64_t address, uint64_t length,
+			int right, struct iwarp_span *ret);
+/*
+ * May the peer of `target` use this memory of target's for this (IBV_ACCESS_REMOTE_READ or _WRITE)?
+ */
+bool iwarp_remote_access(struct fabric_ep *target, uint32_t rkey, uint64_t address, uint64_t length,
+			 int right, struct iwarp_span *ret);
+
+/* What a bind asks for, as numbers. */
+struct iwarp_bind {
+	uint64_t window_serial;
+	uint64_t address, length;
+	uint32_t new_rkey, lkey;
+	int access;
+};
+
+bool iwarp_bind(struct fabric_ep *ep, const struct iwarp_bind *bind);
+bool iwarp_local_invalidate(struct fabric_ep *ep, uint32_t rkey);
+/* Is this a window that the peer of `target` may invalidate; and do it. */
+bool iwarp_can_remote_invalidate(struct fabric_ep *target, uint32_t rkey);
+void iwarp_remote_invalidate(struct fabric_ep *target, uint32_t rkey);
+/* The endpoint ends: so do its windows. */
+void iwarp_unbind_all(struct fabric_ep *ep);
+
+int iwarp_pd_alloc(struct fabric *f, uint32_t owner, struct fabric_pd **ret);
+void iwarp_pd_free(struct fabric_pd *pd);
+int iwarp_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,
+		 uint64_t length, uint64_t iova, int access, struct fabric_done *done,
+		 struct ibv_mr **ret_mr);
+int iwarp_mr_dereg(struct ibv_mr *mr, struct fabric_done *done);
+int iwarp_mw_alloc(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw **ret_mw);
+int iwarp_mw_dealloc(struct ibv_mw *mw, struct fabric_done *done);
+
+/* ---- whose turn it is: round robin over owners, then their pds, then their endpoints */
+
+struct iwarp_owner {
+	uint32_t uid;
+	uint32_t pds;
+	struct xc_list in_bucket;
+	struct xc_list turn; /* on fabric.turns */
+	struct xc_list turns;
+};
+
+struct fabric_pd {
+	uint32_t magic;
+	struct fabric *fabric;
+	struct iwarp_owner *owner;
+	struct xc_list turn;  /* on owner.turns */
+	struct xc_list turns; /* of endpoints */
+	uint32_t objects;     /* that live in it */
+};
+
+int iwarp_owner_get(struct fabric *f, uint32_t uid, struct iwarp_owner **ret);
+void iwarp_owner_put(struct iwarp_owner *o);
+/* Gives ep turns if it has something that can run, and takes them otherwise. */
+void iwarp_schedule(struct fabric_ep *ep);
+/* Takes turns for about budget_bytes. True where there is more to do. */
+bool iwarp_run_turns(struct fabric *f, uint64_t budget_bytes);
+
+/* ---- queues */
+
+struct iwarp_wr {
+	uint64_t wr_id;
+	enum ibv_wr_opcode opcode;
+	unsigned int flags;
+	int num_sge;
+	uint64_t total_bytes;
+	union {
+		struct {
+			uint64_t address;
+			uint32_t rkey;
+		} remote;
+		uint32_t invalidate_rkey;
+		struct iwarp_bind bind;
+	};
+};
+
+/*
+ * A ring of work requests with their segments. A slot is free again when its completion was polled.
+ */
+struct iwarp_queue {
+	struct iwarp_wr *wrs;
+	struct ibv_sge *sges; /* max_sge for each slot */
+	uint32_t size, max_sge;
+	uint32_t head, count; /* posted, not completed */
+	uint32_t unpolled;    /* completions of it that wait in the endpoint's ring */
+};
+
+/* Where the work request at the head of the send queue is. */
+struct iwarp_cursor {
+	bool started; /* all checks passed */
+	uint64_t done_bytes;
+	uint32_t sge, peer_sge; /* own list; for SEND, the list of the RECV that it met */
+	uint64_t sge_done, peer_sge_done;
+	struct iwarp_span remote; /* of READ and WRITE */
+};
+
+int iwarp_queue_init(struct iwarp_queue *q, uint32_t size, uint32_t max_sge);
+void iwarp_queue_done(struct iwarp_queue *q);
+int iwarp_post_send(struct fabric_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+int iwarp_post_recv(struct fabric_ep *ep, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+int iwarp_poll(struct fabric *f, int n, struct ibv_wc *wc);
+
+static inline struct iwarp_wr *iwarp_queue_head(const struct iwarp_queue *q)
+{
+	return q->count ? &q->wrs[q->head] : NULL;
+}
+
+static inline struct ibv_sge *iwarp_queue_sges(const struct iwarp_queue *q,
+					       const struct iwarp_wr *wr)
+{
+	return q->sges + (size_t)(wr - q->wrs) * q->max_sge;
+}
+
+/* Completes the head of the send queue; a success that was not signalled is silent. */
+void iwarp_complete_send(struct fabric_ep *ep, enum ibv_wc_status status);
+/* Completes the head of the receive queue. invalidated_rkey: 0 = none. */
+void iwarp_complete_recv(struct fabric_ep *ep, enum ibv_wc_status status, uint32_t byte_len,
+			 uint32_t invalidated_rkey);
+void iwarp_flush(struct fabric_ep *ep);
+
+/* ---- endpoints */
+
+enum iwarp_ep_state {
+	IWARP_EP_IDLE,
+	IWARP_EP_CONNECTING, /* conn says how far */
+	IWARP_EP_CONNECTED,
+	IWARP_EP_ENDED, /* everything posted flushes */
+};
+
+/* Something that waits to be told from progress(). */
+struct iwarp_pending {
+	struct xc_list link; /* on fabric.pending */
+	void (*deliver)(struct iwarp_pending *p);
+};
+
+#define IWARP_TELL_ESTABLISHED 0x1u
+#define IWARP_TELL_DISCONNECTED 0x2u
+
+struct fabric_ep {
+	uint32_t magic;
+	struct fabric *fabric;
+	struct fabric_pd *pd;
+	void *ctx;
+	uint32_t qp_num;
+	enum iwarp_ep_state state;
+	struct fabric_ep *peer;   /* while connected */
+	struct fabric_conn *conn; /* while connecting */
+
+	struct iwarp_queue sq, rq;
+	struct iwarp_cursor cursor;
+	bool awaits_recv; /* the peer has no RECV for the SEND at the head */
+	struct xd_timer rnr;
+	struct xc_list turn; /* on pd.turns */
+	struct xc_list windows;
+
+	struct ibv_wc *cq; /* ring of sq.size + rq.size: one for all that can be posted */
+	uint32_t cq_size, cq_head, cq_count;
+	struct xc_list cq_ready; /* on fabric.cq_ready */
+
+	struct iwarp_pending pending;
+	unsigned int tell; /* IWARP_TELL_… */
+	int established_status, disconnected_status;
+	uint16_t private_data_bytes;
+	uint8_t private_data[IWARP_PRIVATE_DATA_BYTES];
+};
+
+int iwarp_ep_create(struct fabric *f, const struct fabric_ep_attr *attr, struct fabric_done *done,
+		    struct fabric_ep **ret);
+void iwarp_ep_disconnect(struct fabric_ep *ep);
+void iwarp_ep_error(struct fabric_ep *ep);
+int iwarp_ep_destroy(struct fabric_ep *ep, struct fabric_done *done);
+/* Ends a connection or the attempt: both sides flush, and each is told its reason. */
+void iwarp_ep_end(struct fabric_ep *ep, int reason, int peer_reason);
+/* Ends connecting or accepting. */
+void iwarp_ep_join(struct fabric_ep *active, struct fabric_ep *passive, const void *private_data,
+		   size_t bytes);
+void iwarp_ep_refuse(struct fabric_ep *ep, int status, const void *private_data, size_t bytes);
+
+/* Executes work requests of ep for about allowance_bytes; returns what it cost. */
+uint64_t iwarp_execute(struct fabric_ep *ep, uint64_t allowance_bytes);
+
+/* ---- connections */
+
+enum iwarp_conn_state {
+	IWARP_CONN_ASKED,      /* the listener was not told yet */
+	IWARP_CONN_DELIVERING, /* inside its connect_request */
+	IWARP_CONN_DELIVERED,
+	IWARP_CONN_GONE, /* conn_gone waits to be told */
+};
+
+struct fabric_conn {
+	uint32_t magic;
+	struct fabric *fabric;
+	enum iwarp_conn_state state;
+	bool answered;        /* while delivering */
+	struct fabric_ep *ep; /* who asks; NULL: gave up */
+	void *ctx;
+	struct xc_addr dst, peer;
+	struct iwarp_pending pending;
+	uint16_t private_data_bytes;
+	uint8_t private_data[IWARP_PRIVATE_DATA_BYTES];
+};
+
+struct fabric_listener {
+	uint32_t magic;
+	struct fabric *fabric;
+	struct xc_addr at;
+	void *ctx;
+	struct xc_list in_bucket;
+};
+
+int iwarp_ep_connect(struct fabric_ep *ep, const struct xc_addr *dst, const void *private_data,
+		     size_t bytes);
+int iwarp_ep_accept(struct fabric_ep *ep, struct fabric_conn *conn, const void *private_data,
+		    size_t bytes);
+void iwarp_conn_reject(struct fabric_conn *conn, const void *private_data, size_t bytes);
+/* Its endpoint gives up. */
+void iwarp_conn_abandon(struct fabric_conn *conn);
+int iwarp_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, void *ctx,
+		 struct fabric_done *done, struct fabric_listener **ret, struct xc_addr *ret_at);
+void iwarp_listener_free(struct fabric_listener *l);
+/*
+ * Tells what waited when it was called; what the listeners of events cause waits for the next time.
+ */
+void iwarp_tell(struct fabric *f);
+void iwarp_ep_tell(struct iwarp_pending *p);
+
+/* ---- addresses */
+
+/* IPv4 in IPv6's clothes is IPv4 (::ffff:a.b.c.d). */
+struct xc_addr iwarp_plain_address(const struct xc_addr *a);
+/* Is it an address of this host? 0, -EADDRNOTAVAIL, or why that could not be found out. */
+int iwarp_address_is_local(const struct xc_addr *a);
+int iwarp_route(struct fabric *f, const struct xc_addr *dst, char *ret_why, size_t size);
+
+/* ---- the instance */
+
+struct fabric {
+	uint32_t magic;
+	struct xd_engine_ref engine;
+	struct fabric_events events;
+	struct fabric_caps caps;
+	uint64_t rnr_ns;
+	uint32_t ep_limit, eps;
+	uint32_t objects; /* pds, listeners, conns: for close */
+	uint16_t last_peer_port;
+
+	struct iwarp_stags stags;
+	struct xc_list owners[IWARP_BUCKETS];
+	struct xc_list listeners[IWARP_BUCKETS]; /* by port */
+	struct xc_list turns;                    /* of owners */
+	struct xc_list cq_ready;                 /* endpoints with completions */
+	struct xc_list pending;                  /* struct iwarp_pending */
+	struct fabric_region *faulted;           /* by the last iwarp_execute() */
+	bool kicked, in_progress;
+};
+
+/* progress() has something to do. */
+void iwarp_wake(struct fabric *f);
+
+#define IWARP_FABRIC_MAGIC UINT32_C(0x69776670)
+#define IWARP_PD_MAGIC UINT32_C(0x69777064)
+#define IWARP_MR_MAGIC UINT32_C(0x69776d72)
+#define IWARP_MW_MAGIC UINT32_C(0x69776d77)
+#define IWARP_EP_MAGIC UINT32_C(0x69776570)
+#define IWARP_CONN_MAGIC UINT32_C(0x6977636e)
+#define IWARP_LISTENER_MAGIC UINT32_C(0x69776c73)
+
+#endif
