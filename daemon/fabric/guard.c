@@ -2,7 +2,6 @@
 #include "daemon/fabric/region.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
@@ -70,22 +69,12 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 		raise(sig);
 }
 
-static pthread_once_t guard_once = PTHREAD_ONCE_INIT;
-static int guard_error;
-
-static void guard_install(void)
+int fabric_guard_init(void)
 {
 	struct sigaction sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER };
 
 	sigemptyset(&sa.sa_mask);
-	if (sigaction(SIGBUS, &sa, NULL) < 0)
-		guard_error = -errno;
-}
-
-int fabric_guard_init(void)
-{
-	pthread_once(&guard_once, guard_install);
-	return guard_error;
+	return sigaction(SIGBUS, &sa, NULL) < 0 ? -errno : 0;
 }
 
 int fabric_guard_copy(void *to, const void *from, size_t size, const void **ret_fault)

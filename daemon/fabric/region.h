@@ -31,11 +31,16 @@ uint64_t fabric_region_bytes(const struct fabric_region *region);
 void *fabric_region_ctx(const struct fabric_region *region);
 
 /*
- * memmove() under the guard. Returns 0; or -1 where `to` or `from` faulted: *ret_fault is the
- * address. Installs the SIGBUS handler of the process at the first call of fabric_guard_init(); a
- * SIGBUS outside a guarded copy keeps its default action. Any thread.
+ * Installs the SIGBUS handler of the process, as region_map and opening a fabric do; again, where
+ * something else has replaced it meanwhile. A SIGBUS outside a guarded copy keeps its default
+ * action. 0 or -errno. Any thread.
  */
 int fabric_guard_init(void);
+
+/*
+ * memmove() under the guard. Returns 0; or -1 where `to` or `from` faulted: *ret_fault is the
+ * address. Any thread; not from a signal handler.
+ */
 int fabric_guard_copy(void *to, const void *from, size_t size, const void **ret_fault);
 
 #endif
