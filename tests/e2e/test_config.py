@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What a configuration says, as clients see it; its syntax has tests of its own."""
+import os
+import subprocess
+
+from harness import DAEMON_UID, GID, ROOT, check, equal, test
+
+
+@test(daemon=False)
+def all_errors_at_once_with_file_and_line(t):
+    path = os.path.join(t.dir, 'bad.conf')
+    lines = ['limits { pinned = 1Gibberish }',
+             'limit { }',
+             'allow { listen = {300.0.0.0/8} }',
+             'allow { conect = {127.0.0.0/8} }',
+             'user no-such-user-here { buffers = 1 }',
+             'times { hello = 1 fortnight }']
+    with open(path, 'w', encoding='ascii') as f:
+        f.write('\n'.join(lines) + '\n')
+    done = subprocess.run([t.build.rdmaxferd, '--check-config', '--config', path], capture_output=True,
+                          text=True, timeout=20, env=t.build.environment(), check=False)
+    check(done.returncode > 0, 'status %d' % done.returncode)
+    for number in range(1, len(lines) + 1):
+        check('%s:%d:' % (path, number) in done.stderr, 'nothing of line %d in: %s' %
+              (number, done.stderr))
+
+
+@test(daemon=False)
+def a_configuration_that_cannot_be_read(t):
+    path = os.path.join(t.dir, 'secret.conf')
+    with open(path, 'w', encoding='ascii') as f:
+        f.write('limits { buffers = 1 }')
+    os.chmod(path, 0)
+    for bad in ([path] if ROOT else []) + [t.dir, os.path.join(t.dir, 'missing')]:
+        d = t.more_daemon(start=False)
+        command = d.command()
+        command[command.index('--config') + 1] = bad
+        process = d.spawn(command, stderr=subprocess.PIPE)
+        _, errors = process.communicate(timeout=20)
+        check(process.returncode > 0 and bad.encode() in errors, '%s: %d %s' %
+              (bad, process.returncode, errors))
+
+
+@test(config='limits { requests = 77 bytes = 5MiB }\nuser %d { requests = 78 }\n' % DAEMON_UID)
+def hello_tells_the_limits(t):
+    s = t.session()
+    equal((s.hello_reply.requests_in_flight_max, s.hello_reply.bytes_in_flight_max), (77, 5 << 20),
+          'limits')
+    if ROOT:
+        with t.daemon.session(DAEMON_UID) as s:
+            equal(s.hello_reply.requests_in_flight_max, 78, 'requests of the user with its own')
+
+
+@test(config='handshakes = 8\ntimes { hello = 30s }', users=2)
+def a_bound_of_handshakes(t):
+    silent = [t.socket() for _ in range(40)]
+    base = t.daemon.fds()
+    check(base < 60, '%d descriptors' % base)
+    equal(len(silent), 40, 'sockets of the test')
+
+
+@test(config='group %d { sessions = 2 }\nlimits { sessions = 50 }' % (GID + 1))
+def groups_that_one_is_not_in_do_not_count(t):
+    for _ in range(5):
+        t.session()

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Clients that ask for too much, and read too little."""
+import os
+import resource
+import select
+import time
+
+import raw
+from harness import check, equal, status_is, test, until
+from raw import E, Ended, Failed, Pair, READ, SEND, RECV
+
+MIB = 1 << 20
+
+
+@test(users=2)
+def a_client_that_never_reads_completions(t):
+    s = t.session()
+    s.query('status')
+    before = t.daemon.rss_bytes()
+    batch, sent = 50, 0
+    deadline = time.monotonic() + 15
+    full = 0.0
+    while sent < 200000 and time.monotonic() < deadline and full < 0.5:
+        # Requests that are refused at once, each with a completion and a sentence.
+        requests = [s.request(READ, 77, [(0, 1, 1)], [(0, 1, 1)]) for _ in range(batch)]
+        message = raw.pb.ClientMessage()
+        message.submit.requests.extend(requests)
+        data = message.SerializeToString()
+        while not s.try_send(data):
+            _, writable, _ = select.select([], [s.sock], [], 0.1)
+            full = 0.0 if writable else full + 0.1
+            if full >= 0.5:
+                break
+        else:
+            sent += batch
+    grown = t.daemon.rss_bytes() - before
+    t.note('took %d requests; grew by %d KiB' % (sent, grown >> 10))
+    check(full >= 0.5, 'the daemon took %d requests of a client that reads nothing' % sent)
+    if not t.build.sanitized:
+        check(grown < 32 * MIB, 'the daemon grew by %d bytes' % grown)
+    other = t.session(1)
+    other.query('status')
+    # Once it reads, all of it comes, each exactly once.
+    until(lambda: s.pump(0.1) is not None and len(s.completions) >= sent, 'all completions', 30)
+    equal(len(s.completions), sent, 'completions')
+
+
+@test(users=2)
+def a_client_that_never_reads_replies_and_events(t):
+    s = t.session()
+    before = t.daemon.rss_bytes()
+    data = [s.message('query', table='quotas').SerializeToString(),
+            s.message('listen', host='127.0.0.1').SerializeToString()]
+    full, sent = 0, 0
+    while full < 5 and sent < 100000:
+        if s.try_send(data[sent % 2]):
+            sent += 1
+        else:
+            time.sleep(0.05)
+            full += 1
+    grown = t.daemon.rss_bytes() - before
+    t.note('took %d messages; grew by %d KiB' % (sent, grown >> 10))
+    check(full >= 5, 'the daemon took %d messages of a client that reads nothing' % sent)
+    if not t.build.sanitized:
+        check(grown < 32 * MIB, 'the daemon grew by %d bytes' % grown)
+    t.session(1).query('status')
+
+
+@test(users=2)
+def a_receiver_that_never_reads(t):
+    """Its peer's messages stop when its RECVs are used up, not when the daemon's memory is."""
+    pair = t.pair()
+    ma, mb = pair.a.buffer(4096), pair.b.buffer(4096)
+    for _ in range(64):
+        pair.a.start(RECV, pair.ea, [ma.segment(0, 64)])
+    cookies = [pair.b.start(SEND, pair.eb, [mb.segment(0, 64)]) for _ in range(65)]
+    for cookie in cookies[:64]:
+        status_is(pair.b.finish(cookie), 0)
+    status_is(pair.b.finish(cookies[64]), E.RECEIVER_NOT_READY)
+
+
+@test(users=2)
+def connection_requests_beyond_the_backlog(t):
+    a, b = t.session(), t.session(1)
+    listener, port = a.listen(backlog=4)
+    endpoints = [b.endpoint(port=port) for _ in range(12)]
+    for e in endpoints:
+        b.call('connect', endpoint=e)
+    for _ in range(8):
+        status_is(b.wait_event('connected'), E.BACKLOG)
+    # Four wait, and can be had; then there is room again.
+    for _ in range(4):
+        request = a.wait_event('connect_request', lambda x: x.listener == listener)
+        e = a.endpoint(request=request.request)
+        a.call('accept', endpoint=e)
+        Pair.wait_connected(a, e)
+        equal(b.wait_event('connected').status, 0, 'status')
+    equal([k for k, _ in a.events], [], 'more events')
+    e = b.endpoint(port=port)
+    b.call('connect', endpoint=e)
+    a.wait_event('connect_request')
+
+
+@test(users=2)
+def a_connect_flood_at_a_sleeping_listener(t):
+    a, b = t.session(), t.session(1)
+    _, port = a.listen()
+    before = t.daemon.rss_bytes()
+    statuses = []
+    for _ in range(20):
+        endpoints = [b.call('endpoint_new', host='127.0.0.1', port=port).number for _ in range(50)]
+        for e in endpoints:
+            b.wait_event('endpoint_ready', lambda x, n=e: x.endpoint == n)
+            b.post('connect', endpoint=e, private_data=b'x' * 40)
+        for e in endpoints:
+            b.call('endpoint_free', endpoint=e)
+        b.pump()
+        statuses += [event.status for kind, event in b.events if kind == 'connected']
+        b.events.clear()
+        b.replies.clear()
+    check(set(statuses) <= {E.BACKLOG, E.FLUSHED, E.REJECTED, -125}, 'statuses %s' % set(statuses))
+    grown = t.daemon.rss_bytes() - before
+    if not t.build.sanitized:
+        check(grown < 32 * MIB, 'the daemon grew by %d bytes' % grown)
+    a.query('status')
+
+
+@test(users=2, config='times { hello = 1s }', timeout=60)
+def a_thousand_that_never_say_hello(t):
+    base = t.daemon.fds()
+    silent, refused = [], 0
+    for _ in range(1000):
+        try:
+            silent.append(t.socket())
+        except OSError:
+            refused += 1
+            time.sleep(0.001)
+    held = t.daemon.fds() - base
+    t.note('%d connected, %d refused; the daemon holds %d more descriptors' %
+           (len(silent), refused, held))
+    check(held <= 600, 'the daemon holds %d descriptors of strangers' % held)
+    # When their time is over, others are served.
+    until(lambda: served(t), 'another user is served', 20)
+    until(lambda: t.daemon.fds() <= base + 2, 'descriptors as before', 20)
+
+
+def served(t):
+    try:
+        with t.daemon.session(t.uid(1), timeout=5) as s:
+            s.query('status')
+        return True
+    except (OSError, Ended, Failed, raw.Timeout):
+        return False
+
+
+@test(nofile=64, users=2, timeout=60)
+def out_of_descriptors(t):
+    kept, first = [], None
+    for _ in range(100):
+        try:
+            kept.append(t.session(timeout=2))
+        except (OSError, Ended, Failed, raw.Timeout) as e:
+            first = first or e
+            if len(kept) + 5 < 100 and isinstance(e, (OSError, raw.Timeout)):
+                break
+    t.note('%d sessions, then %r' % (len(kept), first))
+    check(5 < len(kept) < 64, '%d sessions with 64 descriptors' % len(kept))
+    check(first is not None, 'all 100 sessions were served')
+    if isinstance(first, (Ended, Failed)) and first.status is not None:
+        check(first.text, 'no sentence')
+    # Those that are there are served, and the daemon does not spin.
+    for s in kept:
+        s.query('status')
+    waiting = [t.socket() for _ in range(5)]
+    ticks = t.daemon.cpu_ticks()
+    time.sleep(1)
+    used = t.daemon.cpu_ticks() - ticks
+    hertz = os.sysconf('SC_CLK_TCK')
+    t.note('used %d of %d ticks of a second' % (used, hertz))
+    check(used < hertz // 2, 'the daemon spins')
+    # A buffer needs a descriptor: it is served, or refused with a sentence.
+    reply = kept[0].call_raw('buffer_add', fds=[raw.Memfd(4096).fd], size_bytes=4096)
+    check(reply.status == 0 or reply.text, 'no sentence')
+    for s in kept[:10] + waiting:
+        s.close()
+    until(lambda: served(t), 'a session is served again', 20)
+
+
+@test()
+def packets_of_descriptors_by_the_thousand(t):
+    files = [os.open('/dev/null', os.O_RDONLY) for _ in range(253)]
+    try:
+        for _ in range(40):
+            s = t.daemon.session(t.uid(0))
+            try:
+                for _ in range(4):
+                    s.send_bytes(s.message('query', table='status').SerializeToString(), files)
+            except Ended:
+                pass
+            s.close()
+            until(lambda: can_come_back(t), 'the user is served again', 10)
+    finally:
+        for fd in files:
+            os.close(fd)
+
+
+def can_come_back(t):
+    try:
+        t.daemon.session(t.uid(0)).close()
+        return True
+    except (Ended, Failed) as e:
+        status_is(e, E.SLOW_CLOSE, E.QUOTA)
+        return False
+
+
+@test(users=2)
+def many_small_reads_beside_a_large_one(t):
+    """Copies are made in quanta: one client's large transfer does not hold up the other."""
+    big, small = t.pair((0, 0)), t.pair((1, 1))
+    size = 256 * MIB
+    source, sink = big.a.buffer(size // 4), big.b.buffer(size // 4)
+    token = big.a.grant(big.ea, source.segment())
+    reads = [big.b.start(READ, big.eb, [sink.segment()], [token.segment()]) for _ in range(40)]
+    m = small.a.buffer(4096)
+    little = small.a.grant(small.ea, m.segment())
+    n = small.b.buffer(4096)
+    for _ in range(20):
+        small.b.do(READ, small.eb, [n.segment()], [little.segment()])
+    big.b.pump()
+    check(reads[-1] not in big.b.completions, 'the small ones waited for 2.5 GiB')
+    for cookie in reads:
+        status_is(big.b.finish(cookie), 0)
+
+
+@test(config='limits { sessions = 4 endpoints = 10000 }', users=2)
+def sessions_as_fast_as_can_be(t):
+    end = time.monotonic() + 2
+    made = 0
+    while time.monotonic() < end:
+        try:
+            t.daemon.session(t.uid(0)).close()
+            made += 1
+        except (Ended, Failed) as e:
+            status_is(e, E.QUOTA, E.SLOW_CLOSE)
+    t.note('%d sessions in two seconds' % made)
+    check(made > 100, 'only %d sessions' % made)
+
+
+def raise_nofile():
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+raise_nofile()

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Scatter-gather lists of any shape: long ones by reference, and what a list must not be."""
+import random
+
+import raw
+from harness import FULL, check, equal, status_is, test
+from raw import E, READ, WRITE, SEND, RECV, GRANT
+from test_transfers import BAD_SHAPE, EINVAL, EMSGSIZE, SIZE, Two, pattern, unchanged
+
+E2BIG = -7
+
+
+def odd_lengths(rng, count, total):
+    """count lengths of at least 1 that sum up to total."""
+    cuts = sorted(rng.sample(range(1, total), count - 1))
+    return [high - low for low, high in zip([0] + cuts, cuts + [total])]
+
+
+def scatter(rng, lengths, size):
+    """[(offset, length)] that do not overlap, in random order, with gaps, within size."""
+    spare = size - sum(lengths)
+    order = list(range(len(lengths)))
+    rng.shuffle(order)
+    gaps = sorted(rng.randrange(spare + 1) for _ in lengths)
+    result = [None] * len(lengths)
+    used = 0
+    for i, which in enumerate(order):
+        result[which] = (gaps[i] + used, lengths[which])
+        used += lengths[which]
+    return result
+
+
+def gather(memory, places):
+    return b''.join(bytes(memory.map[o:o + n]) for o, n in places)
+
+
+class Lists:
+    """Both sides of a transfer, the list in a buffer of its own."""
+
+    def __init__(self, t, size=SIZE):
+        self.two = Two(t, size=size)
+        self.table = self.two.b.buffer(SIZE)
+
+    def by_reference(self, opcode, local, remote, offset=0, **options):
+        self.table.put_list(offset, list(local) + list(remote))
+        return self.two.b.run(opcode, self.two.eb, list_buffer=self.table.number, list_offset=offset,
+                              local_count=len(local), remote_count=len(remote), **options)
+
+    def move(self, rng, opcode, n_local, n_remote, total, tokens=1):
+        """Moves total bytes between random places, and compares all memory with what it must be."""
+        two = self.two
+        here = scatter(rng, odd_lengths(rng, n_local, total), two.mb.size)
+        there = scatter(rng, odd_lengths(rng, n_remote, total), two.ma.size)
+        granted = [two.grant(0, two.ma.size, read=opcode == READ) for _ in range(tokens)]
+        local = [two.mb.segment(o, n) for o, n in here]
+        remote = [rng.choice(granted).segment(o, n) for o, n in there]
+        expected = {two.ma: bytearray(two.ma.map[:]), two.mb: bytearray(two.mb.map[:])}
+        source, sink = ((two.ma, there), (two.mb, here))[::1 if opcode == READ else -1]
+        data, at = gather(*source), 0
+        for offset, length in sink[1]:
+            expected[sink[0]][offset:offset + length] = data[at:at + length]
+            at += length
+        if n_local <= raw.SEGMENTS_INLINE and n_remote <= raw.SEGMENTS_INLINE and rng.random() < 0.5:
+            done = two.b.run(opcode, two.eb, local, remote)
+        else:
+            done = self.by_reference(opcode, local, remote, 8 * rng.randrange(100))
+        status_is(done, 0)
+        equal(done.byte_len, total, 'byte_len')
+        for memory, content in expected.items():
+            equal(memory.map[:] == content, True, 'memory after %d by %d segments' %
+                  (n_local, n_remote))
+        for token in granted:
+            two.a.do(raw.REVOKE, two.ea, key=token.grant)
+
+
+@test(users=2, timeout=60)
+def random_shapes(t):
+    lists = Lists(t)
+    for seed in range(400 if FULL else 60):
+        rng = random.Random(seed)
+        n_local, n_remote = (rng.choice((1, 2, 3, 30, 64, 65, 300)) for _ in range(2))
+        total = rng.randrange(max(n_local, n_remote) + 1, 400000)
+        try:
+            lists.move(rng, rng.choice((READ, WRITE)), n_local, n_remote, total, rng.choice((1, 2, 5)))
+        except AssertionError as e:
+            raise AssertionError('seed %d: %s' % (seed, e)) from None
+
+
+@test(users=2, timeout=60)
+def segments_4096_by_4096(t):
+    lists = Lists(t)
+    for opcode in (READ, WRITE):
+        lists.move(random.Random(opcode), opcode, 4096, 4096, 300001, 8)
+        lists.move(random.Random(opcode), opcode, 4096, 1, 4097, 1)
+        lists.move(random.Random(opcode), opcode, 1, 4096, 1000001, 8)
+
+
+@test(users=2)
+def too_many_segments(t):
+    lists = Lists(t)
+    two = lists.two
+    token = two.grant(0, SIZE)
+    one = two.mb.segment(0, 1)
+    for local, remote in ((4097, 1), (1, 4097), (4097, 4097)):
+        status_is(lists.by_reference(READ, [one] * local, [token.segment(0, 1)] * remote), EINVAL, E2BIG,
+                  EMSGSIZE)
+    for local, remote in ((0xffffffff, 1), (1, 0xffffffff), (0xffffffff, 0xffffffff), (1 << 31, 1 << 31)):
+        status_is(two.b.run(READ, two.eb, list_buffer=lists.table.number, local_count=local,
+                            remote_count=remote), EINVAL, E2BIG, EMSGSIZE)
+    unchanged(two.mb, 2)
+    status_is(lists.by_reference(READ, [one], [token.segment(0, 1)]), 0)
+
+
+@test(users=2)
+def lists_outside_their_buffer(t):
+    lists = Lists(t)
+    two = lists.two
+    token = two.grant(0, SIZE)
+    good = [two.mb.segment(0, 1)], [token.segment(0, 1)]
+    lists.table.put_list(SIZE - 32, good[0] + good[1])
+    status_is(two.b.run(READ, two.eb, list_buffer=lists.table.number, list_offset=SIZE - 32,
+                        local_count=1, remote_count=1), 0)
+    two.mb.map[:] = pattern(2, SIZE)
+    for offset in (SIZE - 24, SIZE - 16, SIZE - 8, SIZE, SIZE + 8, (1 << 64) - 8, (1 << 64) - 16,
+                   1 << 63, (1 << 64) - SIZE):
+        status_is(two.b.run(READ, two.eb, list_buffer=lists.table.number, list_offset=offset,
+                            local_count=1, remote_count=1), *BAD_SHAPE)
+    for offset in (1, 4, 7, 12, SIZE - 33):
+        status_is(two.b.run(READ, two.eb, list_buffer=lists.table.number, list_offset=offset,
+                            local_count=1, remote_count=1), EINVAL)
+    for buffer in (99, 0xffffffff):
+        status_is(two.b.run(READ, two.eb, list_buffer=buffer, local_count=1, remote_count=1), EINVAL, -2,
+                  E.LOCAL_ACCESS)
+    unchanged(two.mb, 2)
+
+
+@test(users=2)
+def lists_of_both_kinds_at_once(t):
+    lists = Lists(t)
+    two = lists.two
+    token = two.grant(0, 100)
+    lists.table.put_list(0, [two.mb.segment(0, 1), token.segment(0, 1)])
+    done = two.b.run(READ, two.eb, [two.mb.segment(0, 1)], [token.segment(0, 1)],
+                     list_buffer=lists.table.number, local_count=1, remote_count=1)
+    check(done.status in (0, EINVAL), raw.status_name(done.status))
+    done = two.b.run(READ, two.eb, [two.mb.segment(0, 1)], [token.segment(0, 1)], local_count=5,
+                     remote_count=5)
+    check(done.status in (0, EINVAL), raw.status_name(done.status))
+
+
+@test(users=2)
+def bad_entries_of_a_list(t):
+    lists = Lists(t)
+    two = lists.two
+    token = two.grant(0, SIZE)
+    many = 200
+    for bad in ((SIZE, 1, two.mb.number), ((1 << 64) - 1, 1, two.mb.number), (0, 1, 99)):
+        for at in (0, 57, many - 1):
+            local = [two.mb.segment(i, 1) for i in range(many)]
+            local[at] = bad
+            status_is(lists.by_reference(READ, local, [token.segment(0, many)]), *BAD_SHAPE, -2)
+    unchanged(two.mb, 2)
+
+
+@test(users=2)
+def the_list_is_copied_once(t):
+    """What the client writes into the list after it was submitted changes nothing of that transfer."""
+    lists = Lists(t, size=8 << 20)
+    two = lists.two
+    token = two.grant()
+    local = [two.mb.segment(65536 * i, 65536) for i in range(100)]
+    remote = [token.segment(65536 * i, 65536) for i in range(100)]
+    for _ in range(20):
+        lists.table.put_list(0, local + remote)
+        cookie = two.b.start(READ, two.eb, list_buffer=lists.table.number, local_count=100,
+                             remote_count=100)
+        lists.table.map[:3200] = b'\xff' * 3200
+        done = two.b.finish(cookie)
+        # The list may have been scribbled before it was copied: then it is refused, whole.
+        check(done.status == 0 or done.status in BAD_SHAPE or done.status == -2,
+              raw.status_name(done.status))
+        if done.status == 0:
+            equal(bytes(two.mb.map[:6553600]) == bytes(two.ma.map[:6553600]), True, 'bytes')
+    serves = two.b.query('status')
+    check(serves, 'the session is served')
+
+
+@test(users=2)
+def messages_and_grants_of_many_segments(t):
+    lists = Lists(t)
+    two = lists.two
+    pieces = [two.mb.segment(2 * i, 1) for i in range(4096)]
+    recv = two.a.start(RECV, two.ea, [two.ma.segment(0, 8192)])
+    done = lists.by_reference(SEND, pieces, [])
+    status_is(done, EMSGSIZE, EINVAL, 0)
+    if done.status == 0:
+        status_is(two.a.finish(recv), 0)
+    status_is(two.b.run(GRANT, two.eb, [two.mb.segment(0, 1), two.mb.segment(5, 1)],
+                        flags=raw.F_GRANT_READ), EINVAL)
