@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+
+/* The daemon's tables, as they come: for people with sizes that can be read, as JSON with plain numbers. */
+
+#include "tools/tool.h"
+
+#include "common/units.h"
+
+#include <errno.h>
+#include <libsmartcols.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "1.5 GiB", "2.0 ms", "812" from a plain number and its unit. */
+static const char *format_number(const char *cell, const char *unit, char *buf, size_t size)
+{
+	char *end;
+	unsigned long long v;
+
+	errno = 0;
+	v = strtoull(cell, &end, 10);
+	if (errno || end == cell || *end)
+		return cell;
+	if (strcmp(unit, "bytes") == 0)
+		return xc_size_format(v, buf, size);
+	if (strcmp(unit, "ns") != 0)
+		return cell;
+	if (v >= 1000000000)
+		snprintf(buf, size, "%.1f s", (double)v / 1e9);
+	else if (v >= 1000000)
+		snprintf(buf, size, "%.1f ms", (double)v / 1e6);
+	else if (v >= 1000)
+		snprintf(buf, size, "%.1f us", (double)v / 1e3);
+	else
+		snprintf(buf, size, "%llu ns", v);
+	return buf;
+}
+
+static int fill_columns(struct libscols_table *out, const struct xfer_table *in)
+{
+	for (size_t c = 0; c < xfer_table_columns(in); c++) {
+		const bool number = xfer_table_column_is_number(in, c);
+		struct libscols_column *column;
+
+		column = scols_table_new_column(out, xfer_table_column_name(in, c), 0,
+						number ? SCOLS_FL_RIGHT : 0);
+		if (!column)
+			return -ENOMEM;
+		scols_column_set_json_type(column, number ? SCOLS_JSON_NUMBER : SCOLS_JSON_STRING);
+	}
+	return 0;
+}
+
+static int fill_rows(struct libscols_table *out, const struct xfer_table *in, bool json)
+{
+	for (size_t r = 0; r < xfer_table_rows(in); r++) {
+		struct libscols_line *line = scols_table_new_line(out, NULL);
+
+		if (!line)
+			return -ENOMEM;
+		for (size_t c = 0; c < xfer_table_columns(in); c++) {
+			const char *cell = xfer_table_cell(in, r, c);
+			char buf[64];
+
+			if (!json && xfer_table_column_is_number(in, c))
+				cell = format_number(cell, xfer_table_column_unit(in, c), buf,
+						     sizeof(buf));
+			if (scols_line_set_data(line, c, cell) != 0)
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+/* smartcols' own JSON leaves out a table without lines altogether. */
+static int print_nothing(const struct tool *t)
+{
+	if (t->json)
+		printf("{\n   \"%s\": []\n}\n", t->command);
+	else
+		printf("no %s\n", t->command);
+	return 0;
+}
+
+static int print_table(const struct tool *t, const struct xfer_table *in)
+{
+	struct libscols_table *out;
+	int r;
+
+	if (xfer_table_rows(in) == 0)
+		return print_nothing(t);
+	out = scols_new_table();
+	if (!out)
+		return -ENOMEM;
+	scols_table_set_name(out, t->command);
+	scols_table_enable_json(out, t->json);
+	r = fill_columns(out, in);
+	if (r == 0)
+		r = fill_rows(out, in, t->json);
+	if (r == 0)
+		r = scols_print_table(out);
+	scols_unref_table(out);
+	/* The JSON printer leaves its last line open. */
+	if (r == 0 && t->json)
+		putchar('\n');
+	return r;
+}
+
+int tool_table(const struct tool *t)
+{
+	struct xfer_client *client;
+	struct xfer_table *table;
+	const char *text = "";
+	int r;
+
+	if (t->n_arguments)
+		return tool_usage(t, "takes no arguments, has '%s'", t->arguments[0]);
+	client = tool_client(t);
+	if (!client)
+		return TOOL_FAILED;
+	r = xfer_query(client, t->command, &table);
+	if (r < 0) {
+		xfer_last_error(&text);
+		r = tool_error(t, "%s", text[0] ? text : xfer_strerror(r));
+	} else {
+		r = print_table(t, table);
+		if (r)
+			r = tool_error(t, "%s", strerror(-r));
+		xfer_table_free(table);
+	}
+	xfer_client_free(client);
+	return r;
+}
+
+int tool_admin(const struct tool *t)
+{
+	struct xfer_client *client = tool_client(t);
+	const char *text = "";
+	int r;
+
+	if (!client)
+		return TOOL_FAILED;
+	r = xfer_admin(client, t->command, (const char *const *)t->arguments,
+		       (size_t)t->n_arguments);
+	if (r < 0) {
+		xfer_last_error(&text);
+		r = tool_error(t, "%s", text[0] ? text : xfer_strerror(r));
+	}
+	xfer_client_free(client);
+	return r;
+}
