@@ -8,7 +8,7 @@
 
 #include "common/assert.h"
 #include "daemon/io/codec.h"
-#include "proto/version.h"
+#include "proto/ring.h"
 
 /*
  * The messages are packed by protobuf-c; what is written here by hand are the heads of messages
@@ -101,9 +101,9 @@ static size_t encode_hello(struct xd_out *out, uint8_t *buf)
 	Xp__DaemonMessage m = XP__DAEMON_MESSAGE__INIT;
 	Xp__HelloReply body = XP__HELLO_REPLY__INIT;
 
-	body.major = XP_VERSION_MAJOR;
-	body.minor = XP_VERSION_MINOR;
-	body.features = XP_FEATURES;
+	body.major = XP_PROTOCOL_MAJOR;
+	body.minor = XP_PROTOCOL_MINOR;
+	body.features = 0; /* neither ring, link nor explain */
 	body.version = version;
 	body.requests_in_flight_max = out->requests_max;
 	body.bytes_in_flight_max = out->bytes_max;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#define _GNU_SOURCE 1 /* EAI_NODATA */
 #include "daemon/io/names.h"
 
 #include <errno.h>
