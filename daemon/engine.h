@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/addr.h"
 #include "common/heap.h"
 #include "common/list.h"
 
@@ -72,6 +73,12 @@ struct xd_engine_ops {
 	void (*disarm)(struct xd_engine *e, struct xd_timer *t);
 	/* Hands a job to a helper. Cannot fail: jobs queue, and what queues is charged by the caller. */
 	void (*help)(struct xd_engine *e, struct xd_job *job);
+	/*
+	 * Both block: call them from a job's `run` only, on XD_HELP_NAMES and XD_HELP_CLOSE. resolve: the addresses of a host name (port
+	 * 0), in the order to try them, at most max; how many, or -ENOENT, -EAGAIN, -errno.
+	 */
+	int (*resolve)(const char *host, struct xc_addr *ret, int max);
+	void (*close_fd)(int fd);
 	/* Unpredictable bytes. Cannot fail. */
 	void (*random)(struct xd_engine *e, void *buf, size_t size);
 	/*

@@ -13,6 +13,14 @@
 
 #define XP_RING_VERSION 1
 
+/* The client protocol: the major version must match, the minor one tells which fields the other side may know. */
+#define XP_PROTOCOL_MAJOR 1
+#define XP_PROTOCOL_MINOR 0
+/* Feature bits of Hello and HelloReply. */
+#define XP_FEATURE_RING 0x1u
+#define XP_FEATURE_LINK 0x2u
+#define XP_FEATURE_EXPLAIN 0x4u
+
 enum xp_opcode {
 	XP_OP_READ = 1, /* remote to local */
 	XP_OP_WRITE = 2,

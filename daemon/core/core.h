@@ -73,7 +73,7 @@ struct xd_peer {
 	int32_t pid;
 	uint32_t n_gids;      /* all of its groups */
 	const uint32_t *gids; /* copied */
-	bool admin;           /* came by the administrators' socket */
+	bool admin;	      /* came by the administrators' socket */
 };
 
 /*
@@ -95,8 +95,8 @@ void xd_session_close(struct xd_session *s);
  * The client broke the protocol, or its memory failed: what waits for it is dropped, a Goodbye with
  * this status and sentence is the last that io pulls; everything of the session begins to end now.
  */
-void xd_session_fail(struct xd_session *s, int status, const char *format,
-		     ...) __attribute__((format(printf, 3, 4)));
+void xd_session_fail(struct xd_session *s, int status, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 bool xd_session_failed(const struct xd_session *s);
 /* For log entries. */
 uint64_t xd_session_number(const struct xd_session *s);
@@ -164,19 +164,19 @@ void xd_session_submit(struct xd_session *s, const struct xp_request *request,
 
 enum xd_out_kind {
 	XD_OUT_NONE,
-	XD_OUT_HELLO,           /* hello */
-	XD_OUT_REPLY,           /* reply */
-	XD_OUT_COMPLETION,      /* completion, text */
-	XD_OUT_ENDPOINT_READY,  /* endpoint, status, text, ready */
+	XD_OUT_HELLO,		/* hello */
+	XD_OUT_REPLY,		/* reply */
+	XD_OUT_COMPLETION,	/* completion, text */
+	XD_OUT_ENDPOINT_READY,	/* endpoint, status, text, ready */
 	XD_OUT_CONNECT_REQUEST, /* request */
-	XD_OUT_CONNECTED,       /* endpoint, status, text, private data */
-	XD_OUT_DISCONNECTED,    /* endpoint, status, text */
-	XD_OUT_GOODBYE,         /* status, text; the last: io sends it and calls xd_session_close */
+	XD_OUT_CONNECTED,	/* endpoint, status, text, private data */
+	XD_OUT_DISCONNECTED,	/* endpoint, status, text */
+	XD_OUT_GOODBYE,		/* status, text; the last: io sends it and calls xd_session_close */
 };
 
 struct xd_out {
 	enum xd_out_kind kind;
-	uint64_t serial;  /* HELLO, REPLY */
+	uint64_t serial; /* HELLO, REPLY */
 	int32_t status;
 	uint32_t number;  /* REPLY: the object made; else the endpoint or listener */
 	uint64_t request; /* CONNECT_REQUEST */
@@ -185,11 +185,11 @@ struct xd_out {
 	struct xc_addr address;
 	struct xp_completion completion;
 	const struct fabric_caps *caps; /* READY */
-	uint32_t requests_max;          /* HELLO */
+	uint32_t requests_max;		/* HELLO */
 	uint64_t bytes_max;
 	uint16_t private_data_bytes;
 	uint8_t private_data[FABRIC_PRIVATE_DATA_MAX];
-	char text[XD_TEXT_MAX];  /* empty on success */
+	char text[XD_TEXT_MAX];	 /* empty on success */
 	char route[XD_TEXT_MAX]; /* READY */
 };
 

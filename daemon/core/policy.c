@@ -10,7 +10,7 @@ const char *const xd_limit_names[XD_LIMIT_COUNT + 1] = {
 #define XD_LIMIT_NAME(name, value, unit, text) #name,
 	XD_LIMITS(XD_LIMIT_NAME)
 #undef XD_LIMIT_NAME
-	NULL,
+		NULL,
 };
 
 void xd_policy_init(struct xd_policy *p)
@@ -106,8 +106,8 @@ static bool allowed(const struct xd_policy *p, uint32_t uid, const uint32_t *gid
 		const struct xd_allow *allow = &p->allows[i];
 
 		if (names_user(allow, uid, gids, n_gids) &&
-		    (listen ? in_ranges(allow->listen, allow->n_listen, &a) :
-			      in_ranges(allow->connect, allow->n_connect, &a)))
+		    (listen ? in_ranges(allow->listen, allow->n_listen, &a)
+			    : in_ranges(allow->connect, allow->n_connect, &a)))
 			return true;
 	}
 	return false;

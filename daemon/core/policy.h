@@ -31,7 +31,7 @@ enum xd_limit {
 #define XD_LIMIT_ENUM(name, value, unit, text) XD_LIMIT_##name,
 	XD_LIMITS(XD_LIMIT_ENUM)
 #undef XD_LIMIT_ENUM
-	XD_LIMIT_COUNT,
+		XD_LIMIT_COUNT,
 };
 
 extern const char *const xd_limit_names[XD_LIMIT_COUNT + 1]; /* ended by NULL */
@@ -64,7 +64,7 @@ struct xd_allow {
 };
 
 struct xd_policy {
-	struct xd_limits user;  /* for each uid that has no principal of its own */
+	struct xd_limits user;	/* for each uid that has no principal of its own */
 	struct xd_limits total; /* of the daemon; 0 = four times `user` */
 	uint32_t n_users, n_groups, n_allows;
 	struct xd_principal *users, *groups;

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef XD_BUFFER_H
+#define XD_BUFFER_H
+
+/*
+ * A buffer: client memory, mapped once and registered with each fabric. It goes when nothing uses
+ * it any more: users are the segments of unfinished transfers and the live grants.
+ */
+
+#include "daemon/core/session.h"
+
+#define XD_BUFFER_MAGIC 0x78627566u
+
+enum xd_buffer_state {
+	XD_BUFFER_MAPPING,
+	XD_BUFFER_REGISTERING,
+	XD_BUFFER_LIVE,
+	XD_BUFFER_RELEASING
+};
+
+struct xd_buffer {
+	uint32_t magic;
+	struct xd_session *session;
+	enum xd_buffer_state state;
+	uint32_t number;
+	uint64_t size_bytes;
+	uint64_t iova; /* where its bytes lie in the address space of its MRs: no address of the
+			  daemon's */
+	struct fabric_region *region;
+	const struct fabric_ops *ops; /* whose region_map made the region */
+	struct ibv_mr *mrs[XD_FABRICS_MAX];
+	uint32_t step;	       /* the fabric being (de)registered with */
+	uint64_t pinned_bytes; /* charged */
+	uint32_t users;
+	struct xd_call *call; /* of add, then of remove */
+	int fd;
+	int status;
+	bool sealed; /* the region_map has run: the fault is the file's */
+	struct xd_job job;
+	struct fabric_done done;
+	char why[XD_TEXT_MAX];
+};
+
+/* A live buffer of that number, or NULL. */
+struct xd_buffer *xd_buffer_get(const struct xd_session *s, uint32_t number);
+
+/* Begins to take a buffer down (it has no users and is live); the number is dead at once. */
+void xd_buffer_release(struct xd_buffer *b);
+
+/* The client's memory failed under an access: its session ends. The event of fabrics. */
+void xd_buffer_fault(void *region_ctx);
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef XD_ENDPOINT_H
+#define XD_ENDPOINT_H
+
+/*
+ * An endpoint: one connection to one peer, its QP, and what is on its queues. Life: RESOLVING (the
+ * peer's name), CREATING (the QP), READY, CONNECTING, CONNECTED, ENDING (QP to the error state,
+ * then destroyed, then what is left ended from our own table), ENDED; then it waits to be freed by
+ * its owner.
+ */
+
+#include "daemon/core/resolve.h"
+#include "daemon/core/session.h"
+
+#define XD_ENDPOINT_MAGIC 0x78656e64u
+#define XD_DEPTH_DEFAULT 64
+#define XD_DEPTH_MAX 4096
+
+enum xd_endpoint_state {
+	XD_EP_RESOLVING,
+	XD_EP_CREATING,
+	XD_EP_READY,
+	XD_EP_CONNECTING,
+	XD_EP_CONNECTED,
+	XD_EP_ENDING,
+	XD_EP_ENDED,
+};
+
+/* Events that the client has not read yet: one pending state, never a queue that a peer can
+ * lengthen. */
+#define XD_EV_READY 0x1u
+#define XD_EV_CONNECTED 0x2u
+#define XD_EV_DISCONNECTED 0x4u
+
+struct xd_request;
+struct xd_window;
+
+/* A work request on the send queue, at index sequence % depth. */
+struct xd_sqe {
+	struct xd_transfer *transfer; /* NULL: it has ended otherwise */
+};
+
+struct xd_endpoint {
+	uint32_t magic;
+	struct xd_session *session;
+	struct xd_outnode out;
+	uint32_t number, qp_num;
+	uint32_t fabric; /* index in the core */
+	struct fabric_ep *fep;
+	enum xd_endpoint_state state;
+	struct xc_addr peer;
+	char route[XD_TEXT_MAX];
+	struct xd_request *request; /* it answers, until accepted */
+	bool busy; /* a name, the making or the destruction of the QP is on its way */
+
+	/* what the client shall read */
+	unsigned int events;
+	int ready_status, connected_status, end_status;
+	bool was_connected;
+	char why[XD_TEXT_MAX];
+	uint16_t private_data_bytes;
+	uint8_t private_data[FABRIC_PRIVATE_DATA_MAX];
+
+	/* send queue: transfers that wait in order, then the work requests at the device */
+	struct xc_list waiting;
+	struct xd_sqe *sq;
+	uint32_t sq_depth, sq_head, sq_tail; /* free-running */
+	struct xd_timer retry;
+	uint64_t blocked_ns; /* since when the head cannot be posted though the queue is empty; 0 =
+				it can */
+	/* receive queue, in order */
+	struct xd_transfer **rq;
+	uint32_t rq_depth, rq_head, rq_tail;
+
+	struct xc_list grants;
+	uint32_t n_grants;     /* those being killed counted in */
+	uint64_t progress_ns;  /* when something last completed */
+	struct xd_timer timer; /* connecting: its time-out; connected: the progress timer */
+
+	struct xd_call *new_call, *free_call;
+	bool freeing;
+	struct xc_list ending_link;
+	struct fabric_done done;
+
+	struct xd_resolve resolve;
+	char require[FABRIC_NAME_MAX];
+	struct xd_window *window_due; /* being made for the GRANT at the head */
+};
+
+/* A connection request that was not answered yet. */
+struct xd_request {
+	struct xd_outnode out;
+	struct xd_session *session;
+	struct xd_listener *listener;
+	struct xc_list link; /* listener's */
+	uint32_t number;
+	bool told; /* the client has read it */
+	struct fabric_conn *conn;
+	uint32_t fabric;
+	struct xd_endpoint *endpoint;
+	struct xc_addr peer;
+	int64_t peer_uid;
+	uint16_t private_data_bytes;
+	uint8_t private_data[FABRIC_PRIVATE_DATA_MAX];
+};
+
+struct xd_listener {
+	struct xd_session *session;
+	uint32_t number;
+	uint32_t fabric;
+	struct fabric_listener *fl;
+	uint32_t backlog, n_requests;
+	struct xc_list requests;
+	struct xc_addr at;
+	bool ended; /* its session ended while it was being made */
+	struct xd_call *call;
+	struct fabric_done done;
+	struct xd_resolve resolve;
+};
+
+static inline const struct fabric_ref *xd_ep_fabric(const struct xd_endpoint *ep)
+{
+	return &ep->session->core->fabrics[ep->fabric];
+}
+
+static inline const struct fabric_caps *xd_ep_caps(const struct xd_endpoint *ep)
+{
+	return &ep->session->core->caps[ep->fabric];
+}
+
+/* Begins the end (idempotent): stop posting, QP to ERR now; destroyed at the end of the turn.
+ * status: for the Disconnected event. */
+void xd_endpoint_end(struct xd_endpoint *ep, int status, const char *why);
+/* At the end of a turn, when its completions have been taken: destroys the QP. */
+void xd_endpoint_take_down(struct xd_endpoint *ep);
+/* Frees it as soon as it is ENDED; call (may be NULL) is answered then. */
+void xd_endpoint_free_soon(struct xd_endpoint *ep, struct xd_call *call);
+/* An endpoint has lost a grant or a job: it may be complete now. */
+void xd_endpoint_settle(struct xd_endpoint *ep);
+
+void xd_listener_end(struct xd_listener *l);
+void xd_request_free(struct xd_request *r);
+
+/* Fabric events. */
+void *xd_on_connect_request(void *listener_ctx, struct fabric_conn *conn,
+			    const struct fabric_conn_info *info);
+void xd_on_conn_gone(void *conn_ctx);
+void xd_on_established(void *ep_ctx, int status, const void *private_data, size_t bytes);
+void xd_on_disconnected(void *ep_ctx, int status);
+
+/* Fills a pulled note, one event at a time. Returns true when the endpoint has no more. */
+bool xd_endpoint_pull(struct xd_endpoint *ep, struct xd_out *ret);
+
+#endif

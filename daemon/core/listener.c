@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/assert.h"
+#include "daemon/core/endpoint.h"
+
+/* Where peers connect to, and their requests until they are answered. */
+
+#define BACKLOG_DEFAULT 128
+#define BACKLOG_MAX 1024
+
+/* ------------------------------------------------------------------ listeners */
+
+static void listener_free(struct xd_listener *l)
+{
+	struct xd_session *s = l->session;
+
+	xc_slots_remove(&s->listeners, l->number);
+	xd_uncharge(&s->payer, XD_LIMIT_listeners, 1);
+	xd_core_count(s->core, XD_COUNTER_listeners, -1);
+	s->live_listeners--;
+	free(l);
+	xd_session_settle(s);
+}
+
+static void reject(struct xd_request *r, const void *private_data, size_t bytes)
+{
+	const struct fabric_ops *ops = r->session->core->fabrics[r->fabric].ops;
+
+	if (r->conn)
+		ops->conn_reject(r->conn, private_data, bytes);
+	r->conn = NULL;
+	xd_core_count(r->session->core, XD_COUNTER_connects_rejected, 1);
+	xd_request_free(r);
+}
+
+static void listener_down(struct xd_listener *l)
+{
+	struct xd_request *r;
+
+	xc_list_for_each(r, &l->requests, link) {
+		if (r->endpoint) {
+			/* It has an endpoint: the answer is still to come, and needs no listener.
+			 */
+			xc_list_remove(&r->link);
+			r->listener = NULL;
+		} else {
+			reject(r, NULL, 0);
+		}
+	}
+	if (l->fl)
+		l->session->core->fabrics[l->fabric].ops->listener_free(l->fl);
+	l->fl = NULL;
+	listener_free(l);
+}
+
+/* Its session ends. */
+void xd_listener_end(struct xd_listener *l)
+{
+	if (l->call)
+		l->ended = true; /* being made: goes when that is done */
+	else
+		listener_down(l);
+}
+
+static void listen_failed(struct xd_listener *l, int status, const char *why)
+{
+	char at[XC_ADDR_TEXT_MAX] = "", text[XD_TEXT_MAX];
+
+	if (l->at.family)
+		xc_addr_format(&l->at, at);
+	snprintf(text, sizeof(text), "cannot listen at %.80s: %s", at[0] ? at : l->resolve.host,
+		 why ? why : xd_strstatus(status));
+	xd_call_reply(l->call, status, "%s", text);
+	l->call = NULL;
+	listener_free(l);
+}
+
+static void listening(struct fabric_done *done, int status)
+{
+	struct xd_listener *l = xc_container_of(done, struct xd_listener, done);
+
+	if (status < 0) {
+		listen_failed(l, status, NULL);
+		return;
+	}
+	l->call->number = l->number;
+	l->call->address = l->at;
+	xd_call_reply(l->call, 0, NULL);
+	l->call = NULL;
+	if (l->ended)
+		listener_down(l);
+}
+
+/* The first address that the configuration allows and a fabric can listen at. */
+static void listen_somewhere(struct xd_listener *l)
+{
+	struct xd_session *s = l->session;
+	int r = -XP_E_DENIED;
+
+	for (int i = 0; i < l->resolve.n; i++) {
+		l->at = l->resolve.addr[i];
+		if (!xd_policy_may_listen(s->core->quota.policy, s->uid, s->gids, s->n_gids,
+					  &l->at))
+			continue;
+		l->done.fn = listening;
+		for (l->fabric = 0; l->fabric < s->core->n_fabrics; l->fabric++) {
+			const struct fabric_ref *f = &s->core->fabrics[l->fabric];
+
+			r = f->ops->listen(f->fabric, &l->at, s->uid, l, &l->done, &l->fl, &l->at);
+			if (r == -EINPROGRESS)
+				return;
+			if (r == 0) {
+				listening(&l->done, 0);
+				return;
+			}
+		}
+	}
+	if (r == -XP_E_DENIED)
+		listen_failed(
+			l, r,
+			"the daemon's configuration does not allow this user to listen there");
+	else
+		listen_failed(l, r, NULL);
+}
+
+static void listen_resolved(struct xd_resolve *resolve)
+{
+	struct xd_listener *l = xc_container_of(resolve, struct xd_listener, resolve);
+
+	if (resolve->n <= 0)
+		listen_failed(l, resolve->n < 0 ? resolve->n : -ENOENT, "its name has no address");
+	else if (l->ended)
+		listen_failed(l, -XP_E_FLUSHED, NULL);
+	else
+		listen_somewhere(l);
+}
+
+static struct xd_listener *listener_new(struct xd_session *s, struct xd_call *call,
+					uint32_t backlog)
+{
+	struct xd_listener *l;
+	char why[XD_TEXT_MAX];
+	int r = xd_charge(&s->payer, XD_LIMIT_listeners, 1, why, sizeof(why));
+
+	if (r < 0) {
+		xd_call_reply(call, r, "%s", why);
+		return NULL;
+	}
+	l = calloc(1, sizeof(*l));
+	if (!l || xc_slots_add(&s->listeners, l, &l->number) < 0) {
+		free(l);
+		xd_uncharge(&s->payer, XD_LIMIT_listeners, 1);
+		xd_call_reply(call, -ENOMEM, NULL);
+		return NULL;
+	}
+	l->session = s;
+	l->call = call;
+	l->backlog = backlog ? backlog : BACKLOG_DEFAULT;
+	xc_list_init(&l->requests);
+	s->live_listeners++;
+	xd_core_count(s->core, XD_COUNTER_listeners, 1);
+	return l;
+}
+
+void xd_session_listen(struct xd_session *s, uint64_t serial, const char *host, uint32_t port,
+		       uint32_t backlog)
+{
+	struct xd_call *call = xd_call_new(s, serial);
+	struct xd_listener *l;
+	int r;
+
+	if (!call)
+		return;
+	if (port > UINT16_MAX || backlog > BACKLOG_MAX) {
+		xd_call_reply(call, -EINVAL,
+			      "a port is at most %u and a backlog at most %u, not %" PRIu32
+			      " and %" PRIu32,
+			      UINT16_MAX, BACKLOG_MAX, port, backlog);
+		return;
+	}
+	if (s->core->draining) {
+		xd_call_reply(call, -XP_E_SHUTDOWN, NULL);
+		return;
+	}
+	l = listener_new(s, call, backlog);
+	if (!l)
+		return;
+	r = xd_resolve_start(s->core, &l->resolve, host, (uint16_t)port, listen_resolved);
+	if (r == 0)
+		listen_somewhere(l);
+	else if (r != -EINPROGRESS)
+		listen_failed(l, r, "a host has 1 to 255 characters");
+}
+
+void xd_session_unlisten(struct xd_session *s, uint64_t serial, uint32_t listener)
+{
+	struct xd_call *call = xd_call_new(s, serial);
+	struct xd_listener *l = xc_slots_get(&s->listeners, listener);
+
+	if (!call)
+		return;
+	if (!l || l->call) {
+		xd_call_reply(call, -ENOENT, "there is no listener %" PRIu32, listener);
+		return;
+	}
+	listener_down(l);
+	xd_call_reply(call, 0, NULL);
+}
+
+/* ------------------------------------------------------------------ requests */
+
+void xd_request_free(struct xd_request *r)
+{
+	xc_list_remove(&r->link);
+	xc_list_remove(&r->out.link);
+	if (r->listener)
+		r->listener->n_requests--;
+	if (r->endpoint)
+		r->endpoint->request = NULL;
+	xc_slots_remove(&r->session->requests, r->number);
+	free(r);
+}
+
+void *xd_on_connect_request(void *listener_ctx, struct fabric_conn *conn,
+			    const struct fabric_conn_info *info)
+{
+	struct xd_listener *l = listener_ctx;
+	struct xd_session *s = l->session;
+	struct xd_request *r;
+
+	if (l->n_requests >= l->backlog || xd_session_ending(s) ||
+	    info->private_data_bytes > FABRIC_PRIVATE_DATA_MAX)
+		goto refuse;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		goto refuse;
+	if (xc_slots_add(&s->requests, r, &r->number) < 0) {
+		free(r);
+		goto refuse;
+	}
+	xc_list_init(&r->out.link);
+	r->out.note = XD_NOTE_REQUEST;
+	r->session = s;
+	r->listener = l;
+	r->conn = conn;
+	r->fabric = l->fabric;
+	r->peer = info->peer;
+	r->peer_uid = info->peer_uid;
+	r->private_data_bytes = (uint16_t)info->private_data_bytes;
+	if (info->private_data_bytes)
+		memcpy(r->private_data, info->private_data, info->private_data_bytes);
+	xc_list_append(&l->requests, &r->link);
+	l->n_requests++;
+	xd_session_tell(s, &r->out);
+	return r;
+refuse:
+	xd_core_count(s->core, XD_COUNTER_connects_rejected, 1);
+	return NULL;
+}
+
+void xd_on_conn_gone(void *conn_ctx)
+{
+	struct xd_request *r = conn_ctx;
+	struct xd_endpoint *ep = r->endpoint;
+
+	r->conn = NULL;
+	xd_request_free(r);
+	if (ep)
+		xd_endpoint_end(ep, -XP_E_PEER_GONE, "the peer gave up before it was answered");
+}
+
+void xd_session_reject(struct xd_session *s, uint64_t serial, uint64_t request,
+		       const void *private_data, size_t bytes)
+{
+	struct xd_call *call = xd_call_new(s, serial);
+	struct xd_request *r =
+		request <= UINT32_MAX ? xc_slots_get(&s->requests, (uint32_t)request) : NULL;
+
+	if (!call)
+		return;
+	if (!r || r->endpoint) {
+		xd_call_reply(call, -ENOENT, "there is no connection request %" PRIu64 " to reject",
+			      request);
+		return;
+	}
+	if (bytes > s->core->caps[r->fabric].private_reject_bytes) {
+		xd_call_reply(call, -EINVAL,
+			      "private data of a reject is at most %u bytes here, not %zu",
+			      s->core->caps[r->fabric].private_reject_bytes, bytes);
+		return;
+	}
+	reject(r, private_data, bytes);
+	xd_call_reply(call, 0, NULL);
+}

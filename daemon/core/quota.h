@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef XD_QUOTA_H
+#define XD_QUOTA_H
+
+/*
+ * Who pays for what. A charge comes before the resource and is taken from the user, from each of
+ * its groups that the configuration limits, and from the daemon's total; all or none. When a
+ * session is gone so are its charges (I6).
+ */
+
+#include "common/list.h"
+#include "daemon/core/policy.h"
+#include "daemon/engine.h"
+
+/* Memory for segment lists, per user; not configurable, since it is the daemon's own. */
+#define XD_LIST_BYTES_MAX (UINT64_C(64) << 20)
+
+struct xd_account {
+	struct xc_list link;
+	uint32_t id; /* uid, gid */
+	char kind;   /* 'u', 'g', 't' */
+	uint32_t refs;
+	struct xd_limits limits;
+	uint64_t used[XD_LIMIT_COUNT];
+	uint64_t list_bytes;
+	struct xc_list closes; /* descriptors being closed, oldest first */
+	uint32_t n_closes;
+};
+
+#define XD_PAYER_GROUPS_MAX 64
+
+/* The accounts of a session. */
+struct xd_payer {
+	struct xd_account *user, *total;
+	uint32_t n_groups;
+	struct xd_account *groups[XD_PAYER_GROUPS_MAX];
+};
+
+struct xd_quota {
+	const struct xd_policy *policy;
+	struct xc_list users, groups;
+	struct xd_account total;
+};
+
+void xd_quota_init(struct xd_quota *q, const struct xd_policy *policy);
+void xd_quota_done(struct xd_quota *q);
+/* Takes over new limits; what is used stays. */
+void xd_quota_set_policy(struct xd_quota *q, const struct xd_policy *policy);
+
+/* The accounts of a user with these groups. 0 or -ENOMEM. Each payer holds references until
+ * xd_payer_done(). */
+int xd_payer_init(struct xd_payer *p, struct xd_quota *q, uint32_t uid, const uint32_t *gids,
+		  uint32_t n_gids);
+void xd_payer_done(struct xd_payer *p, struct xd_quota *q);
+void xd_account_unref(struct xd_account *a);
+
+/* 0, or -XP_E_QUOTA: why (size bytes; may be NULL) names the limit and whose it is. */
+int xd_charge(struct xd_payer *p, enum xd_limit limit, uint64_t amount, char *why, size_t size);
+void xd_uncharge(struct xd_payer *p, enum xd_limit limit, uint64_t amount);
+
+#endif
