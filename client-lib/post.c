@@ -150,6 +150,8 @@ static int put_segment(struct xfer_client *c, struct post *p, uint32_t key, uint
 		       uint64_t bytes)
 {
 	struct xp_segment *last = p->out_local ? &c->segments[p->out_local - 1] : NULL;
+	/* A grant is one segment, up to the last byte that 32 bits can count. */
+	uint32_t most = p->opcode == XP_OP_GRANT ? UINT32_MAX : SEGMENT_BYTES_MAX;
 
 	/* Carried neighbours lie side by side. */
 	if (key == 0 && last && last->key == 0 && last->length + bytes <= SEGMENT_BYTES_MAX) {
@@ -157,7 +159,7 @@ static int put_segment(struct xfer_client *c, struct post *p, uint32_t key, uint
 		return 0;
 	}
 	while (bytes) {
-		uint64_t n = xc_min_u64(bytes, SEGMENT_BYTES_MAX);
+		uint64_t n = xc_min_u64(bytes, most);
 
 		if (p->out_local == XP_SEGMENTS_MAX)
 			return cl_fail(-EINVAL,

@@ -21,8 +21,15 @@
  * functions release the child's copies and tell the daemon nothing); buffers are not inherited.
  *
  * Blocking: functions that say "round trip" wait for the daemon's answer (microseconds to
- * milliseconds, and at most the client's timeout_ms, then -ETIMEDOUT). Posting functions never
- * block. xfer_poll() blocks as long as it is told to.
+ * milliseconds, and at most the client's timeout_ms, then -ETIMEDOUT; what was asked may still
+ * happen). Posting functions do not block, but for one round trip when a post of memory outside
+ * buffers (or of more than 64 segments a side) needs more of the library's own memory than there
+ * is; that memory stays. xfer_poll() blocks as long as it is told to.
+ *
+ * When the daemon is gone: transfers that have not ended complete with -XFER_E_DAEMON_GONE, each
+ * once; endpoints bring XFER_EVENT_DISCONNECTED; then every xfer_poll() brings
+ * XFER_EVENT_DAEMON_GONE, with what the daemon said last. Memory of buffers stays mapped until
+ * they are freed. There is no way back: free the client, and begin anew with new buffers.
  *
  * Option structs begin with their own size: zero-initialise, set .size = sizeof(struct …), set what
  * matters. 0 means the default.
@@ -105,8 +112,9 @@ XFER_API const char *xfer_version(void);
 struct xfer_client_options {
 	size_t size;
 	/*
-	 * NULL: $XFER_SOCKET (or $XFER_ADMIN_SOCKET), then /run/rdmaxferd/…; not root's:
-	 * $XDG_RUNTIME_DIR/rdmaxferd/… if it is there
+	 * NULL: $XFER_SOCKET (admin: $XFER_ADMIN_SOCKET) if set; else, where the caller is not root
+	 * and it is there, $XDG_RUNTIME_DIR/rdmaxferd/client/sock (admin/sock); else
+	 * /run/rdmaxferd/client/sock (admin/sock)
 	 */
 	const char *socket_path;
 	int admin;               /* not 0: the administrators' socket */
@@ -292,7 +300,11 @@ struct xfer_token {
 
 /* Flags of a post. */
 #define XFER_FENCE 0x0001u       /* start after all earlier READs of the endpoint have completed */
-#define XFER_QUIET 0x0002u       /* no completion unless it fails */
+/*
+ * No completion unless it fails. Not for RECV and GRANT. When the daemon goes away nobody knows
+ * which of these had ended: XFER_EVENT_DAEMON_GONE stands for all that have not been told.
+ */
+#define XFER_QUIET 0x0002u
 #define XFER_SOLICITED 0x0004u   /* SEND: wakes a peer that sleeps for solicited events only */
 #define XFER_PLACED 0x0008u      /* WRITE: complete when the peer's NIC has processed it */
 /* more posts follow at once: may be held back until one without it, xfer_flush() or xfer_poll() */
@@ -305,10 +317,10 @@ struct xfer_token {
  * ends with exactly one XFER_EVENT_COMPLETION carrying wr_id (none, on success, with XFER_QUIET).
  * Until then its memory belongs to the transfer; the iovec and token arrays may be reused at once.
  *
- * n_local, n_remote: 1 to XFER_SEGMENTS_MAX (SEND and RECV: 0 to the endpoint's max_segments;
- * pieces that the library carries count as one). The sums of both sides must be equal. A
- * zero-length piece means nothing. *ret_cookie (may be NULL) names the transfer for xfer_cancel().
- * A post may be refused at once, then nothing was posted and no event comes:
+ * n_local, n_remote: 1 to XFER_SEGMENTS_MAX (SEND and RECV: 0 to the endpoint's max_segments, in
+ * which neighbouring pieces that the library carries count as one). The sums of both sides must be
+ * equal. A zero-length piece means nothing. *ret_cookie (may be NULL) names the transfer for
+ * xfer_cancel(). A post may be refused at once, then nothing was posted and no event comes:
  *	-EINVAL        a shape that cannot be; the sentence names the segment and the limit
  *	-EFAULT        memory outside buffers where it cannot be carried (grants; larger than
  *	               carry_bytes: -EMSGSIZE)
