@@ -33,7 +33,8 @@ static const struct command commands[] = {
 	 "arrived and is verified; one that bears it already is replaced then, at once.\n\n"
 	 "  --sync            on the disk before it is said to be there\n"},
 	{"put", tool_put, CLIENT_ONLY, -1, "FILE xfer://HOST[:PORT]/PATH",
-	 "Sends a file to 'xferctl serve --writable'. A PATH that ends in / is a directory there.\n"},
+	 "Sends a file to 'xferctl serve --writable'. It gets its name there when all of it has arrived\n"
+	 "and is verified; one that bears it already is replaced then, at once.\n"},
 	{"serve", tool_serve, CLIENT_ONLY, -1, "[--listen HOST[:PORT]] [--writable] DIR",
 	 "Serves the regular files below DIR until SIGTERM or SIGINT; prints a line for each transfer.\n\n"
 	 "  --listen HOST[:PORT]  where (127.0.0.1:20470; port 0: any that is free)\n"
@@ -104,7 +105,8 @@ static int print_help(const struct command *command)
 	      "Moves files with rdmaxferd, and looks into it.\n\n",
 	      stdout);
 	for (size_t i = 0; i < XC_ARRAY_SIZE(commands); i++)
-		printf("  %s %s\n", commands[i].name, commands[i].usage);
+		printf("  %s%s%s\n", commands[i].name, commands[i].usage[0] ? " " : "",
+		       commands[i].usage);
 	print_common_options();
 	fputs("\nMore with 'xferctl COMMAND --help' and in xferctl(1).\n", stdout);
 	return TOOL_OK;
@@ -163,7 +165,7 @@ static int misplaced(const struct tool *t, const struct command *command, int op
 		return TOOL_OK;
 	if (!command)
 		return tool_usage(t, "option '--%s' belongs behind its command", name);
-	return tool_usage(t, "'%s' has no option '--%s'", command->name, name);
+	return tool_usage(t, "there is no option '--%s' here", name);
 }
 
 /*

@@ -59,19 +59,6 @@ static const struct asker_ops put_ops = {
 	.progress = on_progress,
 };
 
-/* "xfer://host/dir/" means the file's own name in there. */
-static int whole_path(const struct tool *t, const char *file, char *path, size_t size)
-{
-	const size_t n = strlen(path);
-	const char *name = text_last_name(file);
-
-	if (n > 0 && path[n - 1] != '/')
-		return TOOL_OK;
-	if ((size_t)snprintf(path + n, size - n, "%s", name) >= size - n)
-		return tool_usage(t, "the path is longer than %d bytes", FP_PATH_MAX);
-	return TOOL_OK;
-}
-
 static int check_arguments(const struct tool *t, struct putting *p, char *path, size_t size)
 {
 	const char *why;
@@ -83,7 +70,10 @@ static int check_arguments(const struct tool *t, struct putting *p, char *path, 
 	r = text_url_path(t->arguments[1], path, size, &why);
 	if (r < 0)
 		return tool_usage(t, "%s: %s", t->arguments[1], why);
-	return whole_path(t, p->file, path, size);
+	if (text_last_name(path)[0] == '\0')
+		return tool_usage(t, "%s: names a directory; wants the file's name, too",
+				  t->arguments[1]);
+	return TOOL_OK;
 }
 
 static int put_opened_file(const struct tool *t, struct putting *p, const char *path)

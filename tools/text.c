@@ -107,25 +107,52 @@ static int decode_percent(const char *p, const char *end, char *buf, size_t size
 	return (int)n;
 }
 
+/* [p, end) is HOST[:PORT] or [V6][:PORT], as far as can be told without a resolver. */
+static bool is_authority(const char *p, const char *end)
+{
+	const char *host_end = p < end && *p == '[' ? memchr(p, ']', (size_t)(end - p))
+						     : memchr(p, ':', (size_t)(end - p));
+	unsigned int port = 0;
+
+	if (host_end && *p == '[')
+		host_end++;
+	if (!host_end)
+		host_end = end;
+	if (host_end == p || (*p == '[' && host_end == end && end[-1] != ']'))
+		return false;
+	if (host_end == end)
+		return true;
+	if (*host_end != ':' || end - host_end < 2 || end - host_end > 6)
+		return false;
+	for (p = host_end + 1; p < end; p++) {
+		if (*p < '0' || *p > '9')
+			return false;
+		port = port * 10 + (unsigned int)(*p - '0');
+	}
+	return port >= 1 && port <= 65535;
+}
+
 int text_url_path(const char *url, char *buf, size_t size, const char **ret_why)
 {
 	static const char scheme[] = "xfer://";
-	const char *p, *end;
+	const char *p, *end, *slash;
 	int n;
 
-	*ret_why = "not of the form xfer://HOST[:PORT]/PATH";
+	*ret_why = "is not of the form xfer://HOST[:PORT]/PATH";
 	if (strncmp(url, scheme, sizeof(scheme) - 1) != 0)
 		return -EINVAL;
 	p = url + sizeof(scheme) - 1;
-	if (*p == '/' || *p == '\0')
-		return -EINVAL;
 	end = p + strcspn(p, "?#");
-	p = memchr(p, '/', (size_t)(end - p));
-	if (!p) {
+	slash = memchr(p, '/', (size_t)(end - p));
+	if (!is_authority(p, slash ? slash : end)) {
+		*ret_why = "HOST is a name or an address (of IPv6: in brackets), PORT from 1 to 65,535";
+		return -EINVAL;
+	}
+	if (!slash) {
 		*ret_why = "names no file: xfer://HOST[:PORT]/PATH";
 		return -EINVAL;
 	}
-	n = decode_percent(p + 1, end, buf, size, ret_why);
+	n = decode_percent(slash + 1, end, buf, size, ret_why);
 	return n < 0 ? n : 0;
 }
 

@@ -101,6 +101,16 @@ static void paths_of_urls(void **state)
 	expect_no_path("xfer:///a", -EINVAL);
 	expect_no_path("xfer://", -EINVAL);
 	expect_no_path("xfer://host", -EINVAL);
+	expect_no_path("xfer://host:/a", -EINVAL);
+	expect_no_path("xfer://host:0/a", -EINVAL);
+	expect_no_path("xfer://host:65536/a", -EINVAL);
+	expect_no_path("xfer://host:123456/a", -EINVAL);
+	expect_no_path("xfer://host:+1/a", -EINVAL);
+	expect_no_path("xfer://:1/a", -EINVAL);
+	expect_no_path("xfer://[::1/a", -EINVAL);
+	expect_no_path("xfer://[::1]1/a", -EINVAL);
+	expect_path("xfer://[::1]/a", "a");
+	expect_path("xfer://host:65535/a", "a");
 	expect_no_path("xfer://host?x=/a", -EINVAL);
 	expect_no_path("xfer://host/a%", -EINVAL);
 	expect_no_path("xfer://host/a%2", -EINVAL);
