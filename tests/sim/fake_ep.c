@@ -326,10 +326,9 @@ int fake_ep_accept(struct fabric_ep *ep, struct fabric_conn *conn, const void *p
 	check_data(ep, bytes, f->options.caps.private_accept_bytes);
 	sim_check(ep->state == FAKE_IDLE, "fabric.h", "ep_accept of an endpoint that is not idle");
 	from = conn->from;
-	if (fake_lost(f) || fake_dice(f, f->options.dice.connect_fail)) {
-		refuse(conn, -XP_E_REJECTED, NULL, 0);
+	/* Then the request is still there to be answered. */
+	if (fake_lost(f) || fake_dice(f, f->options.dice.connect_fail))
 		return fake_lost(f) ? -ENODEV : -ENOMEM;
-	}
 	set_tag(ep, private_data, bytes);
 	conn_ends(conn);
 	ep->state = FAKE_CONNECTING;

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The simulation: run [--seed S | --seeds A..B] [--steps N] [--trace] [--saboteur NAME]. Without arguments, as a test:
+ * many seeds, then each saboteur until it is caught.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/core/sabotage.h"
+#include "tests/sim/world.h"
+
+struct sim_state sim = { .report_fd = -1 };
+static uint64_t steps = 1000;
+static bool noisy;
+
+/* ---- trace and reports */
+
+void sim_note(const char *format, ...)
+{
+	char line[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	for (const char *c = line; *c; c++)
+		sim.digest = (sim.digest ^ (uint8_t)*c) * UINT64_C(0x100000001b3);
+	if (sim.trace)
+		printf("%6" PRIu64 "  %s\n", sim.step, line);
+}
+
+static void say(int fd, const char *text)
+{
+	if (write(fd, text, strlen(text)) < 0)
+		return;
+}
+
+static void how_to_replay(const char *what)
+{
+	char text[1024];
+
+	if (sim.report_fd >= 0) {
+		snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64 " %s", sim.seed, sim.step, what);
+		say(sim.report_fd, text);
+		return;
+	}
+	snprintf(text, sizeof(text),
+		 "\n%s\nseed %" PRIu64 ", step %" PRIu64 "; to see it again: tests/sim/run --seed %" PRIu64
+		 " --steps %" PRIu64 "%s%s --trace\n",
+		 what, sim.seed, sim.step, sim.seed, steps, xd_saboteur ? " --saboteur " : "",
+		 xd_saboteur ? xd_saboteur : "");
+	fflush(stdout);
+	say(2, text);
+}
+
+_Noreturn void sim_broken(const char *promise, const char *format, ...)
+{
+	char what[512];
+	int n = snprintf(what, sizeof(what), "%s: ", promise);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(what + n, sizeof(what) - (size_t)n, format, args);
+	va_end(args);
+	how_to_replay(what);
+	signal(SIGABRT, SIG_DFL);
+	if (sim.report_fd >= 0)
+		_exit(3);
+	abort();
+}
+
+static void crashed(int signo)
+{
+	how_to_replay(signo == SIGABRT ? "an assertion of the core" :
+		      signo == SIGALRM ? "I7: it takes too long" : "a crash");
+	signal(signo, SIG_DFL);
+	if (sim.report_fd >= 0)
+		_exit(3);
+	raise(signo);
+}
+
+/* ---- one seed */
+
+struct figures {
+	uint64_t seeds, steps, submitted, verified_bytes, grants, connects;
+};
+
+static void run_seed(uint64_t seed, struct figures *sum)
+{
+	struct world *w = malloc(sizeof(*w));
+
+	sim.seed = seed;
+	sim.digest = UINT64_C(0xcbf29ce484222325);
+	world_init(w, seed);
+	for (sim.step = 1; sim.step <= steps; sim.step++)
+		world_step(w);
+	world_end(w);
+	sum->seeds++;
+	sum->steps += steps;
+	sum->submitted += w->submitted;
+	sum->verified_bytes += w->verified_bytes;
+	sum->grants += w->grants_made;
+	sum->connects += w->connects;
+	free(w);
+}
+
+static void print_figures(const struct figures *f)
+{
+	printf("# %" PRIu64 " seeds, %" PRIu64 " steps: %" PRIu64 " requests, %" PRIu64 " grants, %" PRIu64
+	       " connections, %" PRIu64 " bytes compared\n",
+	       f->seeds, f->steps, f->submitted, f->grants, f->connects, f->verified_bytes);
+}
+
+/* ---- saboteurs */
+
+static const struct {
+	const char *name, *promise;
+} saboteurs[] = {
+	{ "drop-a-charge", "I6" },
+	{ "end-twice", "I7" },
+};
+
+/* In a child, since what it finds ends it. True where it was caught. */
+static bool catch(const char *name, uint64_t seeds)
+{
+	char found[1024] = "";
+	struct figures f = { 0 };
+	int fds[2], status;
+	ssize_t n;
+	pid_t pid;
+
+	fflush(stdout);
+	if (pipe(fds) < 0)
+		return false;
+	pid = fork();
+	if (pid == 0) {
+		close(fds[0]);
+		if (!noisy && !freopen("/dev/null", "w", stderr))
+			_exit(4);
+		sim.report_fd = fds[1];
+		xd_saboteur = name;
+		for (uint64_t seed = 1; seed <= seeds; seed++) {
+			alarm(20);
+			run_seed(seed, &f);
+		}
+		_exit(0);
+	}
+	close(fds[1]);
+	n = read(fds[0], found, sizeof(found) - 1);
+	close(fds[0]);
+	waitpid(pid, &status, 0);
+	if (n <= 0) {
+		printf("# %-24s not caught in %" PRIu64 " seeds\n", name, seeds);
+		return false;
+	}
+	found[n] = '\0';
+	printf("# %-24s caught (seed, step, promise): %s\n", name, found);
+	return true;
+}
+
+static int run_saboteurs(uint64_t seeds, int point)
+{
+	int failed = 0;
+
+	for (size_t i = 0; i < XC_ARRAY_SIZE(saboteurs); i++) {
+		bool caught = catch(saboteurs[i].name, seeds);
+
+		printf("%sok %d - the saboteur %s (%s) is caught\n", caught ? "" : "not ", point + (int)i,
+		       saboteurs[i].name, saboteurs[i].promise);
+		failed += !caught;
+	}
+	return failed;
+}
+
+/* ---- as a test */
+
+static uint64_t digest_of(uint64_t seed)
+{
+	struct figures f = { 0 };
+
+	run_seed(seed, &f);
+	return sim.digest;
+}
+
+static int run_test(void)
+{
+	const char *sanitizers = getenv("XD_SANITIZERS");
+	uint64_t seeds = sanitizers && sanitizers[0] ? 40 : 200;
+	struct figures f = { 0 };
+	int failed = 0;
+
+	printf("1..%d\n", 2 + (int)XC_ARRAY_SIZE(saboteurs));
+	for (uint64_t seed = 1; seed <= seeds; seed++)
+		run_seed(seed, &f);
+	print_figures(&f);
+	printf("ok 1 - every promise held in %" PRIu64 " seeds of %" PRIu64 " steps\n", seeds, steps);
+	failed = digest_of(7) != digest_of(7);
+	printf("%sok 2 - one seed runs the same way twice\n", failed ? "not " : "");
+	failed += run_saboteurs(seeds, 3);
+	return failed ? 1 : 0;
+}
+
+static const struct option options[] = {
+	{ "seed", required_argument, NULL, 's' },     { "seeds", required_argument, NULL, 'r' },
+	{ "steps", required_argument, NULL, 'n' },    { "trace", no_argument, NULL, 't' },
+	{ "saboteur", required_argument, NULL, 'x' }, { "noisy", no_argument, NULL, 'v' },
+	{ "saboteurs", no_argument, NULL, 'X' },
+	{ "help", no_argument, NULL, 'h' },           { NULL, 0, NULL, 0 },
+};
+
+static bool to_seeds(const char *text, uint64_t *first, uint64_t *last)
+{
+	char *end;
+
+	*first = *last = strtoull(text, &end, 10);
+	if (strncmp(end, "..", 2) == 0)
+		*last = strtoull(end + 2, &end, 10);
+	return *text && !*end && *last >= *first;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t first = 0, last = 0;
+	struct figures f = { 0 };
+	int c;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	signal(SIGABRT, crashed);
+	signal(SIGSEGV, crashed);
+	signal(SIGALRM, crashed);
+	while ((c = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+		switch (c) {
+		case 's':
+		case 'r':
+			if (!to_seeds(optarg, &first, &last))
+				goto usage;
+			break;
+		case 'n':
+			steps = strtoull(optarg, NULL, 10);
+			break;
+		case 't':
+			sim.trace = true;
+			break;
+		case 'v':
+			noisy = true;
+			break;
+		case 'x':
+			xd_saboteur = optarg;
+			break;
+		case 'X':
+			return run_saboteurs(200, 1) ? 1 : 0;
+		default:
+			goto usage;
+		}
+	}
+	if (optind != argc)
+		goto usage;
+	if (!last)
+		return run_test();
+	for (uint64_t seed = first; seed <= last; seed++) {
+		alarm(60);
+		run_seed(seed, &f);
+		if (sim.trace || first == last)
+			printf("# seed %" PRIu64 ": digest %016" PRIx64 "\n", seed, sim.digest);
+	}
+	print_figures(&f);
+	return 0;
+usage:
+	fprintf(stderr, "usage: run [--seed S | --seeds A..B] [--steps N] [--trace] [--saboteur NAME] [--saboteurs]\n");
+	return 2;
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+/*
+ * Users, their sessions and all that they do to the daemon's core, by dice; and beside it a model of what must be true,
+ * to which every answer of the core is held.
+ *
+ * Who owns which bytes: a range of a buffer belongs to at most one unfinished request or live grant (as a careful
+ * program would have it), so that its contents can be foretold. What nobody owns must not change.
+ */
+
+#include "common/list.h"
+#include "daemon/core/core.h"
+#include "tests/sim/fake_fabric.h"
+#include "tests/sim/sim.h"
+#include "tests/unit/fake_engine.h"
+
+#define W_GRAIN 16u /* bytes; ranges are owned in grains */
+#define W_FABRICS 2
+
+struct w_session;
+struct w_ep;
+
+enum w_life { W_COMING, W_LIVE, W_GOING, W_GONE };
+
+struct w_buffer {
+	struct xc_list link;
+	struct w_session *session;
+	enum w_life life;
+	int fd;
+	uint64_t size;
+	uint32_t number;
+	uint64_t add_serial, remove_serial;
+	uint8_t *bytes, *shadow;
+	uint16_t *owners; /* of each grain */
+	uint32_t owned;   /* ranges */
+};
+
+struct w_range {
+	struct w_buffer *buffer;
+	uint64_t offset;
+	uint32_t length;
+};
+
+/* A grant, as its owner and its peer know it. */
+struct w_grant {
+	struct xc_list link; /* the world's */
+	struct w_session *session;
+	struct w_ep *ep;
+	struct w_range range;
+	uint32_t number, rkey;
+	uint64_t address;
+	bool write;
+	uint64_t earliest_ns, deadline_ns; /* when it may have, and must have, ended by itself; 0: never */
+	enum w_life life;     /* COMING: asked for; LIVE: token known; GOING: a REVOKE is out; GONE: dead for sure */
+	bool maybe_dead;      /* the peer may have invalidated it, or its time is over */
+	bool seen;            /* by the check that is under way */
+	uint32_t refs;        /* requests that aim at it, and the world while it is not GONE */
+};
+
+struct w_request {
+	struct xc_list link; /* session's, unfinished, in order of submission */
+	struct w_session *session;
+	struct w_ep *ep; /* NULL: it named none */
+	struct xp_request r;
+	uint64_t bytes;
+	struct xp_segment *segments;
+	uint32_t n_ranges;
+	struct w_range *ranges; /* owned until it ends */
+	uint8_t *data;          /* WRITE, SEND: what goes out; READ: what must come */
+	bool data_known;
+	struct w_grant **targets; /* of READ and WRITE, by remote segment; NULL: a wrong token */
+	uint32_t n_targets;
+	struct w_grant *grant;    /* GRANT, REVOKE, SEND that invalidates */
+	uint64_t target_cookie;
+	bool must_fail;     /* it can never succeed */
+	bool refusable;     /* it may be refused at submission, for its shape or its place */
+	bool after_down;    /* unfinished when its endpoint's Disconnected was read */
+	bool cancelled;
+	uint64_t step;
+	uint64_t order;     /* among the send-side requests of its endpoint; 0: not one */
+};
+
+/* A message on its way from one endpoint to its peer. */
+struct w_message {
+	struct xc_list link;
+	uint8_t *data;
+	uint64_t bytes;
+	bool immediate, is_write;
+	uint32_t imm;
+	uint64_t cookie; /* of its SEND */
+	struct w_grant *invalidates;
+	bool skipped;    /* a later one arrived: it must not succeed */
+	bool known;      /* its bytes tell it apart */
+};
+
+struct w_ep {
+	struct xc_list link;
+	struct w_session *session;
+	uint32_t number;
+	uint64_t tag, serial, free_serial;
+	enum w_life life;      /* COMING: not ready */
+	bool known;            /* its number is */
+	uint64_t answers;      /* the request that it answers */
+	bool started;          /* connect or accept was asked for, and not refused */
+	uint64_t start_serial;
+	bool up, down;         /* Connected(0), Disconnected or failed Connected were read */
+	bool end_asked;        /* disconnect, free, or an administrator */
+	bool free_replied;
+	uint64_t peer_tag;
+	uint32_t refs;         /* requests and grants that name it */
+	struct fabric_caps caps;
+	struct xc_list messages;
+	uint64_t send_order, last_order;
+};
+
+struct w_listener {
+	struct xc_list link;
+	struct w_session *session;
+	uint64_t serial, end_serial;
+	uint32_t number;
+	struct xc_addr at;
+	enum w_life life;
+};
+
+/* A connection request that was read and not answered. */
+struct w_offer {
+	struct xc_list link;
+	struct w_session *session;
+	uint64_t number, peer_tag;
+};
+
+enum w_call {
+	W_HELLO, W_ADD, W_REMOVE, W_LISTEN, W_UNLISTEN, W_CONNECT_TO, W_ANSWER, W_CONNECT, W_ACCEPT, W_REJECT,
+	W_DISCONNECT, W_FREE, W_ADMIN,
+};
+
+struct w_pending {
+	struct xc_list link;
+	enum w_call call;
+	uint64_t serial, step;
+	void *subject;
+};
+
+struct w_session {
+	struct xc_list link;
+	struct xd_session *s; /* NULL: closed */
+	struct w_user *user;
+	bool admin, greeted, output, gone, unruly; /* unruly: did what may end it */
+	bool ending;     /* its end was asked for by others */
+	bool goodbye;    /* read */
+	uint32_t greed;  /* chance in 1,000 that it reads its output at a step */
+	uint64_t number, serial, cookie, closed_step;
+	struct xc_list buffers, eps, listeners, offers, pending, requests;
+};
+
+struct w_user {
+	uint32_t uid;
+	uint32_t gids[2];
+};
+
+struct world {
+	uint64_t seed;
+	struct sim_rng rng;
+	struct xd_engine engine;
+	struct xd_engine_ref ref;
+	struct xd_policy policy;
+	struct xd_core *core;
+	struct fabric *fabrics[W_FABRICS];
+	struct fabric_caps caps[W_FABRICS];
+	struct fake_dice dice;
+	uint32_t n_fabrics;
+	struct w_user users[3];
+	struct xc_list sessions, dead_sessions;
+	struct w_session *admin;
+	struct xc_list grants;
+	uint64_t last_tag, last_id, fds_passed, submitted, ended, verified_bytes, grants_made, connects;
+	bool lost, draining, calm;
+	uint64_t refused_by_quota;
+};
+
+/* ---- world.c */
+void world_init(struct world *w, uint64_t seed);
+void world_step(struct world *w);
+/* Everything ends; every promise about the end is looked at. */
+void world_end(struct world *w);
+
+/* Lets everything happen that happens by itself; what must have ended by then, has, or it is a broken promise. */
+void w_settle(struct world *w);
+uint32_t w_below(struct world *w, uint32_t n);
+bool w_dice(struct world *w, uint32_t permille);
+
+/* ---- world_memory.c */
+struct w_buffer *w_buffer_new(struct world *w, struct w_session *s, uint64_t size);
+void w_buffer_free(struct w_buffer *b);
+/* Takes a range that nobody owns; false where somebody does. */
+bool w_own(struct w_buffer *b, uint64_t offset, uint32_t length);
+/* Lets go: what is there now is what must stay. */
+void w_disown(const struct w_range *r);
+void w_check_memory(struct w_buffer *b);
+struct w_grant *w_grant_new(struct world *w, struct w_ep *ep, const struct w_range *range, bool write);
+void w_grant_gone(struct w_grant *g);
+/* It may have ended, through nobody's fault. */
+bool w_grant_uncertain(struct world *w, const struct w_grant *g);
+void w_grant_unref(struct w_grant *g);
+
+/* ---- world_act.c: control requests */
+struct w_session *w_session_new(struct world *w, bool admin);
+void w_session_close(struct world *w, struct w_session *s);
+void w_session_forget(struct world *w, struct w_session *s);
+void w_act(struct world *w, struct w_session *s);
+struct w_ep *w_ep_by_tag(struct world *w, uint64_t tag);
+struct w_ep *w_ep_by_number(struct w_session *s, uint32_t number);
+void w_ep_unref(struct w_ep *ep);
+/* Its end is no fault of the core. */
+void w_excuse(struct world *w, struct w_ep *ep, const char *why);
+void w_excuse_all(struct world *w, struct w_session *s, const char *why);
+const char *w_excused(struct world *w, struct w_ep *ep);
+
+/* ---- world_submit.c: transfers */
+void w_submit(struct world *w, struct w_session *s);
+void w_request_free(struct world *w, struct w_request *r);
+
+/* ---- world_out.c: what the core says */
+/* Reads up to n things; returns how many. */
+uint32_t w_pull(struct world *w, struct w_session *s, uint32_t n);
+/* The request ended with this; also for QUIET ones that must have ended well. */
+void w_request_ended(struct world *w, struct w_request *r, const struct xp_completion *c, const char *text);
+/* Everything of a session that is gone is settled in the model. */
+void w_session_over(struct world *w, struct w_session *s);
+
+/* ---- world_check.c */
+void w_check(struct world *w);
+/* At rest: charges equal the model. */
+void w_check_rest(struct world *w);
+void w_query_any(struct world *w, struct w_session *s);
+
+#endif
