@@ -7,6 +7,7 @@
 #include "common/assert.h"
 #include "daemon/core/buffer.h"
 #include "daemon/core/endpoint.h"
+#include "daemon/core/grant.h"
 #include "daemon/core/transfer.h"
 
 #define POLL_BATCH 64
@@ -45,6 +46,7 @@ int xd_core_new(const struct xd_engine_ref *engine, const struct xd_policy *poli
 	xc_list_init(&core->closing);
 	xc_list_init(&core->ending);
 	xc_list_init(&core->spare);
+	xc_list_init(&core->spare_grants);
 	xc_slots_init(&core->qps, XC_SLOTS_MAX);
 	*ret = core;
 	return 0;
@@ -156,6 +158,8 @@ void xd_core_free(struct xd_core *core)
 	xd_disarm(core, &core->drain);
 	while ((l = xc_list_pop(&core->spare)))
 		free(xc_container_of(l, struct xd_transfer, link));
+	while ((l = xc_list_pop(&core->spare_grants)))
+		free(xc_container_of(l, struct xd_grant, link));
 	for (int i = 0; i < 2; i++) {
 		while (core->spare_lists[i]) {
 			void *next = *(void **)core->spare_lists[i];

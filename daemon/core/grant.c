@@ -9,6 +9,8 @@
 #include "common/assert.h"
 #include "daemon/core/sabotage.h"
 
+#define SPARE_MAX 4096
+
 /* ------------------------------------------------------------------ windows */
 
 static const struct fabric_ops *window_ops(const struct xd_window *w)
@@ -130,6 +132,30 @@ static void window_release(struct xd_window *w)
 
 static void expired(struct xd_timer *t);
 
+/* Grants come and go with every request of some protocols: warm, they cost no allocation. */
+static struct xd_grant *grant_alloc(struct xd_core *core)
+{
+	struct xc_list *l = xc_list_pop(&core->spare_grants);
+	struct xd_grant *g = l ? xc_container_of(l, struct xd_grant, link) : malloc(sizeof(*g));
+
+	if (l)
+		core->n_spare_grants--;
+	if (g)
+		*g = (struct xd_grant){ .magic = XD_GRANT_MAGIC };
+	return g;
+}
+
+static void grant_release(struct xd_core *core, struct xd_grant *g)
+{
+	g->magic = 0;
+	if (core->n_spare_grants < SPARE_MAX) {
+		xc_list_prepend(&core->spare_grants, &g->link);
+		core->n_spare_grants++;
+	} else {
+		free(g);
+	}
+}
+
 int xd_grant_admit(struct xd_transfer *t, char *why)
 {
 	uint32_t access = t->request.flags & (XP_F_GRANT_READ | XP_F_GRANT_WRITE);
@@ -163,14 +189,13 @@ int xd_grant_admit(struct xd_transfer *t, char *why)
 	r = xd_charge(&s->payer, XD_LIMIT_grants, 1, why, XD_TEXT_MAX);
 	if (r < 0)
 		return r;
-	g = calloc(1, sizeof(*g));
+	g = grant_alloc(s->core);
 	if (!g || xc_slots_add(&s->grants, g, &g->number) < 0) {
 		free(g);
 		xd_uncharge(&s->payer, XD_LIMIT_grants, 1);
 		snprintf(why, XD_TEXT_MAX, "out of memory");
 		return -ENOMEM;
 	}
-	g->magic = XD_GRANT_MAGIC;
 	g->session = s;
 	g->endpoint = t->endpoint;
 	g->buffer = xd_buffer_get(s, seg->key);
@@ -290,8 +315,7 @@ static void grant_free(struct xd_grant *g)
 	g->buffer->users--;
 	xd_uncharge(&s->payer, XD_LIMIT_grants, 1);
 	xd_core_count(s->core, XD_COUNTER_grants, -1);
-	g->magic = 0;
-	free(g);
+	grant_release(s->core, g);
 	ep->n_grants--;
 	xd_endpoint_settle(ep);
 }

@@ -32,6 +32,8 @@ struct xd_core {
 	struct xc_list ending; /* endpoints whose QP goes down at the end of this turn */
 	struct xc_list spare;  /* transfers, for reuse */
 	uint32_t n_spare;
+	struct xc_list spare_grants;
+	uint32_t n_spare_grants;
 	void *spare_lists[2]; /* blocks for segment lists, by class */
 	uint32_t n_spare_lists[2];
 	bool draining;

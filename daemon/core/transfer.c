@@ -78,6 +78,11 @@ static void count_end(struct xd_transfer *t, int status)
 	};
 	struct xd_core *core = t->session->core;
 
+	if (status == -XP_E_FLUSHED) {
+		/* RECVs that wait when an endpoint ends: no failure of theirs. */
+		xd_core_count(core, XD_COUNTER_transfers_flushed, 1);
+		return;
+	}
 	if (status < 0) {
 		xd_core_count(core, XD_COUNTER_transfers_failed, 1);
 		if (status == -XP_E_QUOTA)
