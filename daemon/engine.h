@@ -92,6 +92,8 @@ struct xd_engine_ops {
 	void (*kick)(struct xd_engine *e);
 	void (*log)(struct xd_engine *e, const struct xd_log *about, const char *format, ...)
 		__attribute__((format(printf, 3, 4)));
+	/* Entries of a lower urgency are dropped from here on. NULL: this engine has no such bound. */
+	void (*log_level)(struct xd_engine *e, enum xd_priority least);
 };
 
 /* An engine and its table, as core and fabrics hold it. */

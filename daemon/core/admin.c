@@ -61,6 +61,27 @@ static void disconnect_endpoint(struct xd_call *call, const char *const *argumen
 	xd_call_reply(call, 0, NULL);
 }
 
+static void log_level(struct xd_call *call, const char *const *arguments)
+{
+	static const char *const names[] = { "err", "warning", "notice", "info", "debug" };
+	const struct xd_engine_ref *engine = &call->session->core->engine;
+
+	if (!engine->ops->log_level) {
+		xd_call_reply(call, -XP_E_UNSUPPORTED, "this daemon's log has no level");
+		return;
+	}
+	for (size_t i = 0; i < XC_ARRAY_SIZE(names); i++) {
+		if (strcmp(names[i], arguments[0]) != 0)
+			continue;
+		engine->ops->log_level(engine->engine, (enum xd_priority)(XD_ERR + i));
+		xd_call_reply(call, 0, NULL);
+		return;
+	}
+	xd_call_reply(call, -EINVAL,
+		      "there is no level %.40s; there are err, warning, notice, info and debug",
+		      arguments[0]);
+}
+
 static const struct {
 	const char *verb, *usage;
 	size_t n;
@@ -68,6 +89,7 @@ static const struct {
 } verbs[] = {
 	{ "end-session", "end-session NUMBER", 1, end_session },
 	{ "disconnect-endpoint", "disconnect-endpoint SESSION ENDPOINT", 2, disconnect_endpoint },
+	{ "log-level", "log-level err|warning|notice|info|debug", 1, log_level },
 };
 
 void xd_session_admin(struct xd_session *s, uint64_t serial, const char *verb,
@@ -92,6 +114,7 @@ void xd_session_admin(struct xd_session *s, uint64_t serial, const char *verb,
 		return;
 	}
 	xd_call_reply(call, -EINVAL,
-		      "there is no verb %.40s; there are end-session and disconnect-endpoint",
+		      "there is no verb %.40s; there are end-session, disconnect-endpoint and "
+		      "log-level",
 		      verb);
 }

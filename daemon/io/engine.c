@@ -254,6 +254,12 @@ engine_log(struct xd_engine *e, const struct xd_log *about, const char *format, 
 	va_end(ap);
 }
 
+static void engine_log_level(struct xd_engine *e, enum xd_priority least)
+{
+	if (e->logger)
+		xd_logger_set_level(e->logger, least);
+}
+
 const struct xd_engine_ops xd_engine_ops = {
 	.now_ns = engine_now,
 	.arm = engine_arm,
@@ -266,6 +272,7 @@ const struct xd_engine_ops xd_engine_ops = {
 	.session_gone = engine_session_gone,
 	.kick = engine_kick,
 	.log = engine_log,
+	.log_level = engine_log_level,
 };
 
 struct xd_engine_ref xd_engine_ref(struct xd_engine *e)

@@ -120,15 +120,13 @@ static void to_journal(const struct xd_log *a, const char *text)
 
 static void to_stderr(struct xd_logger *l, const struct xd_log *a, const char *text)
 {
-	char line[XD_LOG_TEXT_MAX + 128], about[96] = "";
+	char line[XD_LOG_TEXT_MAX + 32];
 
-	if (a->session)
-		snprintf(about, sizeof(about), "session %" PRIu64 " (uid %" PRId64 "): ",
-			 a->session, a->client_uid);
+	/* The fields are for the journal; the sentence names what it is about by itself. */
 	if (l->target == XD_LOG_PREFIXED)
-		snprintf(line, sizeof(line), "<%d>%s%s\n", a->priority, about, text);
+		snprintf(line, sizeof(line), "<%d>%s\n", a->priority, text);
 	else
-		snprintf(line, sizeof(line), "rdmaxferd: %s%s\n", about, text);
+		snprintf(line, sizeof(line), "rdmaxferd: %s\n", text);
 	if (l->line) {
 		l->line(l->arg, line);
 		return;
