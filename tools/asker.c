@@ -87,10 +87,12 @@ static bool start_chunk(struct asker_private *p)
 	struct asker *a = p->asker;
 	const uint32_t index = p->next % FP_DEPTH;
 	struct asker_slot *s = &p->slots[index];
-	uint8_t *data = slot_data(p, index);
+	uint8_t *data;
 
+	/* Of an empty file there is no memory either. */
 	if (p->next == a->chunks || s->state != SLOT_FREE || link_is_sending(&p->link, index))
 		return false;
+	data = slot_data(p, index);
 	s->chunk = p->next;
 	s->bytes = fp_chunk_bytes(a->size_bytes, s->chunk);
 	s->crc = 0;
