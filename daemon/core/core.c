@@ -100,6 +100,14 @@ static void take_completions(struct xd_core *core, const struct fabric_ref *f)
 	} while (n == POLL_BATCH);
 }
 
+static void end_all_sessions(struct xd_core *core)
+{
+	struct xd_session *s;
+
+	xc_list_for_each(s, &core->sessions, link)
+		xd_session_fail(s, -XP_E_SHUTDOWN, "the daemon is stopping");
+}
+
 bool xd_core_progress(struct xd_core *core, uint64_t budget_bytes)
 {
 	struct xd_session *s;
@@ -114,6 +122,11 @@ bool xd_core_progress(struct xd_core *core, uint64_t budget_bytes)
 	}
 	while ((l = xc_list_pop(&core->ending)))
 		xd_endpoint_take_down(xc_container_of(l, struct xd_endpoint, ending_link));
+	/*
+	 * All or none: a session that has nothing in flight may be the one that another reads from.
+	 */
+	if (core->draining && !core->unfinished)
+		end_all_sessions(core);
 	xc_list_for_each(s, &core->closing, closing_link)
 		xd_session_advance(s);
 	return more;
@@ -121,18 +134,9 @@ bool xd_core_progress(struct xd_core *core, uint64_t budget_bytes)
 
 /* ------------------------------------------------------------------ the end */
 
-static void fail_all(struct xd_core *core, bool also_active)
-{
-	struct xd_session *s;
-
-	xc_list_for_each(s, &core->sessions, link)
-		if (also_active || !s->unfinished)
-			xd_session_fail(s, -XP_E_SHUTDOWN, "the daemon is stopping");
-}
-
 static void drain_over(struct xd_timer *t)
 {
-	fail_all(xc_container_of(t, struct xd_core, drain), true);
+	end_all_sessions(xc_container_of(t, struct xd_core, drain));
 }
 
 void xd_core_drain(struct xd_core *core)
@@ -141,7 +145,7 @@ void xd_core_drain(struct xd_core *core)
 		return;
 	core->draining = true;
 	xd_arm(core, &core->drain, xd_now(core) + core->quota.policy->drain_ms * XD_NS_PER_MS);
-	fail_all(core, false);
+	core->engine.ops->kick(core->engine.engine);
 }
 
 bool xd_core_idle(const struct xd_core *core)

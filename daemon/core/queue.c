@@ -322,6 +322,7 @@ void xd_transfer_start(struct xd_transfer *t)
 	}
 	t->counted = true;
 	t->session->unfinished++;
+	t->session->core->unfinished++;
 	xc_list_append(&t->endpoint->waiting, &t->link);
 	xd_endpoint_pump(t->endpoint);
 }

@@ -129,11 +129,13 @@ static void let_go(struct xd_transfer *t)
 	xd_segments_release(t);
 }
 
-/* A draining daemon lets each session finish what it had begun. */
-static void finish_session(struct xd_session *s)
+static void count_finished(struct xd_session *s)
 {
-	if (s->core->draining && !s->unfinished)
-		xd_session_fail(s, -XP_E_SHUTDOWN, "the daemon is stopping");
+	s->unfinished--;
+	s->core->unfinished--;
+	/* A draining daemon waits for this. */
+	if (s->core->draining && !s->core->unfinished)
+		s->core->engine.ops->kick(s->core->engine.engine);
 }
 
 void xd_transfer_end(struct xd_transfer *t, int status, const char *format, ...)
@@ -162,7 +164,7 @@ void xd_transfer_end(struct xd_transfer *t, int status, const char *format, ...)
 		t->text = strdup(xd_strstatus(status));
 	}
 	if (counted)
-		s->unfinished--;
+		count_finished(s);
 	if (status == 0 && (t->request.flags & XP_F_QUIET))
 		xd_transfer_free(t);
 	else if (!XD_SABOTAGE("forget-a-completion"))
@@ -171,6 +173,4 @@ void xd_transfer_end(struct xd_transfer *t, int status, const char *format, ...)
 		cancel->completion.immediate = XP_CANCEL_FENCED;
 		xd_transfer_end(cancel, 0, NULL);
 	}
-	if (counted)
-		finish_session(s);
 }
