@@ -214,7 +214,7 @@ class Daemon:
             raise AssertionError('the daemon ended at its start (%s): %s' %
                                  (self.process.returncode, self.stderr()[-3000:]))
         try:
-            raw.open_socket(self.socket, DAEMON_UID, GID).close()
+            self.session(DAEMON_UID).close()
             return True
         except OSError:
             return False

@@ -179,7 +179,8 @@ def out_of_descriptors(t):
     t.note('used %d of %d ticks of a second' % (used, hertz))
     check(used < hertz // 2, 'the daemon spins')
     # A buffer needs a descriptor: it is served, or refused with a sentence.
-    reply = kept[0].call_raw('buffer_add', fds=[raw.Memfd(4096).fd], size_bytes=4096)
+    file = raw.Memfd(4096)
+    reply = kept[0].call_raw('buffer_add', fds=[file.fd], size_bytes=4096)
     check(reply.status == 0 or reply.text, 'no sentence')
     for s in kept[:10] + waiting:
         s.close()
