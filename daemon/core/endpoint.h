@@ -65,6 +65,7 @@ struct xd_endpoint {
 	struct xc_list waiting;
 	struct xd_sqe *sq;
 	uint32_t sq_depth, sq_head, sq_tail; /* free-running */
+	bool sq_silent; /* the last one posted is not signalled */
 	struct xd_timer retry;
 	uint64_t blocked_ns; /* since when the head cannot be posted though the queue is empty; 0 =
 				it can */

@@ -45,7 +45,6 @@ static void arm_progress(struct xd_endpoint *ep)
 
 	if (ep->timer.node.queued)
 		return;
-	ep->progress_ns = xd_now(core);
 	xd_arm(core, &ep->timer, ep->progress_ns + progress_ns(ep));
 }
 
@@ -190,11 +189,16 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct c
 {
 	if (n == 0)
 		return;
+	/* Only the last of a whole chain is signalled: a cut one leaves a silent end. */
+	ep->sq_silent = n < c->n;
 	if (t->posted == 0 && is_send_op(t))
 		xd_core_count(ep->session->core,
 			      t->plan.rung == XD_RUNG_DIRECT ? XD_COUNTER_plans_direct
 							     : XD_COUNTER_plans_split,
 			      1);
+	/* Time in which nothing was there to do is no time without progress. */
+	if (ep->sq_head == ep->sq_tail)
+		ep->progress_ns = xd_now(ep->session->core);
 	for (uint32_t i = 0; i < n; i++)
 		ep->sq[ep->sq_tail++ % ep->sq_depth].transfer = t;
 	t->sequence = ep->sq_tail - 1;
@@ -206,6 +210,8 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct c
 	if (t->posted == total_wrs(t)) {
 		xc_list_remove(&t->link);
 		t->state = XD_T_POSTED;
+	} else if (t->cut_due && !ep->sq_silent) {
+		xd_transfer_cut(t);
 	}
 }
 
@@ -216,21 +222,25 @@ static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 	const struct xd_core *core = ep->session->core;
 	uint64_t now;
 
-	if (ep->sq_head != ep->sq_tail || ep->window_due)
+	if ((ep->sq_head != ep->sq_tail && !ep->sq_silent) || ep->window_due)
 		return; /* what comes back pumps again */
 	now = xd_now(core);
 	if (!ep->blocked_ns)
 		ep->blocked_ns = now;
-	if (now - ep->blocked_ns < progress_ns(ep)) {
+	/* What is with the device cannot be ended here; that is the progress timer's. */
+	if (now - ep->blocked_ns < progress_ns(ep) || ep->sq_head != ep->sq_tail) {
 		xd_arm(core, &ep->retry, now + RETRY_NS);
 		return;
 	}
-	ep->blocked_ns = 0;
 	xd_grant_abandon(t);
 	xd_transfer_end(t, -EAGAIN,
 			"the fabric had no resources for this request for %" PRIu64 " ms",
 			core->quota.policy->progress_ms);
-	xd_arm(core, &ep->retry, now); /* the next one */
+	/* The next one has waited as long: it gets one try, so that not each adds its own time. */
+	if (xc_list_empty(&ep->waiting))
+		ep->blocked_ns = 0;
+	else
+		xd_arm(core, &ep->retry, now);
 }
 
 void xd_endpoint_retry(struct xd_timer *timer)
@@ -251,7 +261,7 @@ static bool post_first(struct xd_endpoint *ep, struct xd_transfer *t, uint32_t r
 	int r = 1;
 
 	if (is_send_op(t))
-		build_chain(t, room, &c);
+		build_chain(t, t->cut_due ? 1 : room, &c);
 	else
 		r = build_key(t, &c);
 	if (r < 0) {
@@ -453,6 +463,11 @@ void xd_transfer_completed(struct xd_endpoint *ep, const struct ibv_wc *wc)
 void xd_transfer_cut(struct xd_transfer *t)
 {
 	xc_assert(t->state == XD_T_WAITING && t->posted > 0);
+	/* Nothing would tell of the end of what was posted: one more, signalled, before the cut. */
+	if (t->endpoint->sq_silent && t->retired < t->posted) {
+		t->cut_due = true;
+		return;
+	}
 	xc_list_remove(&t->link);
 	t->state = XD_T_POSTED;
 	t->cancelled = true;

@@ -37,6 +37,7 @@ struct xd_transfer {
 	bool hashed, charged, charged_bytes, counted;
 	bool used;		    /* its segments are counted at their buffers */
 	bool cancelled;		    /* no more of it is posted */
+	bool cut_due;		    /* cancelled after its next work request */
 	struct xd_transfer *cancel; /* the CANCEL that waits for its end */
 	struct xd_grant *grant;	    /* GRANT, REVOKE: their grant */
 	struct xd_plan plan;
