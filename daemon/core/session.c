@@ -520,8 +520,13 @@ bool xd_session_pull(struct xd_session *s, struct xd_out *ret)
 	if (node->note == XD_NOTE_ENDPOINT) {
 		struct xd_endpoint *ep = xc_container_of(node, struct xd_endpoint, out);
 
-		if (xd_endpoint_pull(ep, ret))
+		if (xd_endpoint_pull(ep, ret)) {
 			xc_list_remove(&node->link);
+		} else if (ep->events == XD_EV_DISCONNECTED) {
+			/* What ended before it was queued behind this place. */
+			xc_list_remove(&node->link);
+			xc_list_append(&s->out, &node->link);
+		}
 		return true;
 	}
 	xc_list_remove(&node->link);
