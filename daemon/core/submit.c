@@ -229,6 +229,11 @@ static int check_endpoint(struct xd_transfer *t, char *why)
 			 xd_ep_caps(ep)->name);
 		return -XP_E_UNSUPPORTED;
 	}
+	if ((t->request.flags & XP_F_INVALIDATE) && !xd_ep_caps(ep)->remote_invalidate) {
+		snprintf(why, XD_TEXT_MAX, "fabric %s does not invalidate keys for a peer",
+			 xd_ep_caps(ep)->name);
+		return -XP_E_UNSUPPORTED;
+	}
 	if (recv && ep->rq_tail - ep->rq_head >= ep->rq_depth) {
 		snprintf(why, XD_TEXT_MAX,
 			 "endpoint %" PRIu32 " has %" PRIu32 " RECVs posted, its recv_depth",
