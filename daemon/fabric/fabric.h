@@ -220,8 +220,8 @@ struct fabric_ops {
 		      struct fabric_done *done, struct fabric_listener **ret,
 		      struct xc_addr *ret_at);
 	/*
-	 * Requests not yet answered are rejected by their owner beforehand. No event of it comes
-	 * afterwards.
+	 * Requests not yet answered are rejected by their owner beforehand, or stay to be answered
+	 * later. No event of it comes afterwards.
 	 */
 	void (*listener_free)(struct fabric_listener *l);
 };
