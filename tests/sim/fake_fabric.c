@@ -368,9 +368,19 @@ uint32_t fake_fabric_objects(const struct fabric *f)
 	return f->alive;
 }
 
-uint64_t fake_fabric_executed(const struct fabric *f)
+void fake_fabric_dump(struct fabric *f)
 {
-	return f->executed;
+	static const char *const states[] = { "idle", "connecting", "up", "error", "destroying" };
+	struct fabric_ep *ep;
+
+	sim_note("%s: turn %llu", f->options.caps.name, (unsigned long long)f->turn);
+	xc_list_for_each(ep, &f->eps, o.link)
+		sim_note("  ep %llu %s%s%s peer %llu sends %llu-%llu receives %llu-%llu rnr %u %s",
+			 (unsigned long long)ep->tag, states[ep->state], ep->stalled ? " stalled" : "",
+			 ep->mute ? " mute" : "", ep->peer ? (unsigned long long)ep->peer->tag : 0,
+			 (unsigned long long)ep->send.retired, (unsigned long long)ep->send.posted,
+			 (unsigned long long)ep->recv.retired, (unsigned long long)ep->recv.posted, ep->rnr,
+			 ep->excuse);
 }
 
 /* ---- endpoints by their tags */

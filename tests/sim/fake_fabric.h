@@ -83,7 +83,8 @@ void fake_fabric_killed(struct fabric *f, void (*fn)(void *ctx, uint64_t ep_tag)
 bool fake_fabric_connected(struct fabric *f, uint64_t ep_tag);
 /* Objects alive; figures for traces. */
 uint32_t fake_fabric_objects(const struct fabric *f);
-uint64_t fake_fabric_executed(const struct fabric *f);
+/* Its endpoints and their queues, into the trace. */
+void fake_fabric_dump(struct fabric *f);
 
 /* ---- client memory: what a client would share as a memfd */
 

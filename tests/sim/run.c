@@ -20,6 +20,7 @@
 struct sim_state sim = { .report_fd = -1 };
 static uint64_t steps = 1000;
 static bool noisy;
+static struct world *world;
 
 /* ---- trace and reports */
 
@@ -70,6 +71,8 @@ _Noreturn void sim_broken(const char *promise, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(what + n, sizeof(what) - (size_t)n, format, args);
 	va_end(args);
+	if (sim.trace)
+		world_dump(world);
 	how_to_replay(what);
 	signal(SIGABRT, SIG_DFL);
 	if (sim.report_fd >= 0)
@@ -97,6 +100,7 @@ static void run_seed(uint64_t seed, struct figures *sum)
 {
 	struct world *w = malloc(sizeof(*w));
 
+	world = w;
 	sim.seed = seed;
 	sim.digest = UINT64_C(0xcbf29ce484222325);
 	world_init(w, seed);

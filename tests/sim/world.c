@@ -182,6 +182,12 @@ void world_init(struct world *w, uint64_t seed)
 	w->admin = w_session_new(w, true);
 }
 
+void world_dump(struct world *w)
+{
+	for (uint32_t i = 0; i < w->n_fabrics; i++)
+		fake_fabric_dump(w->fabrics[i]);
+}
+
 /* ---- a step */
 
 static void job(struct world *w)

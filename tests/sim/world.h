@@ -186,6 +186,9 @@ void world_step(struct world *w);
 /* Everything ends; every promise about the end is looked at. */
 void world_end(struct world *w);
 
+/* For the trace: how things stand. */
+void world_dump(struct world *w);
+
 /* Lets everything happen that happens by itself; what must have ended by then, has, or it is a broken promise. */
 void w_settle(struct world *w);
 uint32_t w_below(struct world *w, uint32_t n);
