@@ -41,8 +41,8 @@ struct xd_limits {
 };
 
 /*
- * A `user NAME {…}` or `group NAME {…}` of the configuration. A group's limits are a total for its
- * members.
+ * A `user NAME {…}` or `group NAME {…}` of the configuration. A group's limits are a total for
+ * its members.
  */
 struct xd_principal {
 	uint32_t id;
@@ -53,8 +53,8 @@ struct xd_principal {
 };
 
 /*
- * An `allow {…}`: these uids and groups (none named = everybody) may listen at and connect to these
- * ranges.
+ * An `allow {…}`: these uids and groups (none named = everybody) may listen at and connect to
+ * these ranges.
  */
 struct xd_allow {
 	bool everybody;
