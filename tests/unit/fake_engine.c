@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "tests/unit/fake_engine.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +41,27 @@ static void fake_help(struct xd_engine *e, struct xd_job *job)
 	xc_assert(job->run && job->done && job->helper < XD_HELPERS);
 	xc_list_append(&e->jobs, &job->link);
 	e->n_jobs++;
+}
+
+/*
+ * Every host is here; closing is only counted, so that a test can pass any number as a descriptor.
+ */
+static int fake_resolve(const char *host, struct xc_addr *ret, int max)
+{
+	struct xc_addr local = { .family = 4, .ip = { 127, 0, 0, 1 } };
+
+	if (max < 1 || strcmp(host, "nowhere.invalid") == 0)
+		return -ENOENT;
+	*ret = local;
+	return 1;
+}
+
+uint64_t fake_engine_closed_fds;
+
+static void fake_close_fd(int fd)
+{
+	(void)fd;
+	fake_engine_closed_fds++;
 }
 
 static void fake_random(struct xd_engine *e, void *buf, size_t size)
@@ -94,6 +116,8 @@ const struct xd_engine_ops fake_engine_ops = {
 	.arm = fake_arm,
 	.disarm = fake_disarm,
 	.help = fake_help,
+	.resolve = fake_resolve,
+	.close_fd = fake_close_fd,
 	.random = fake_random,
 	.deliver = fake_deliver,
 	.session_gone = fake_session_gone,

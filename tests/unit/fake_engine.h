@@ -3,8 +3,9 @@
 #define FAKE_ENGINE_H
 
 /*
- * An engine for tests: a clock that stands still until the test moves it, jobs that wait until the test runs them, random
- * numbers that follow from a seed, and counters of what was asked. One thread.
+ * An engine for tests: a clock that stands still until the test moves it, jobs that wait until the
+ * test runs them, random numbers that follow from a seed, and counters of what was asked. One
+ * thread.
  */
 
 #include <stdbool.h>
@@ -33,6 +34,9 @@ struct xd_engine {
 
 extern const struct xd_engine_ops fake_engine_ops;
 
+/* How many descriptors close_fd() got; none is really closed. */
+extern uint64_t fake_engine_closed_fds;
+
 /* The clock starts at 1 s: 0 stays free to mean "never". */
 void fake_engine_init(struct xd_engine *e, uint64_t seed);
 
@@ -44,12 +48,14 @@ struct xd_engine_ref fake_engine_ref(struct xd_engine *e);
 /* The next number of the engine's own sequence. */
 uint64_t fake_engine_next(struct xd_engine *e);
 
-/* Runs and finishes jobs until none waits, those handed over meanwhile included. Returns how many. */
+/*
+ * Runs and finishes jobs until none waits, those handed over meanwhile included. Returns how many.
+ */
 uint32_t fake_engine_run_jobs(struct xd_engine *e);
 
 /*
- * Finer steps, so that a test can let things happen in between: `run` of the job at this place (modulo how many wait), and
- * `done` of the finished one at this place. False where there is none.
+ * Finer steps, so that a test can let things happen in between: `run` of the job at this place
+ * (modulo how many wait), and `done` of the finished one at this place. False where there is none.
  */
 bool fake_engine_run_job(struct xd_engine *e, uint32_t place);
 bool fake_engine_finish_job(struct xd_engine *e, uint32_t place);
