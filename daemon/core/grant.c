@@ -75,8 +75,10 @@ static void window_made(struct fabric_done *done, int status)
 		xc_list_append(&w->session->windows, &w->link);
 	else
 		window_free(w);
-	if (ep)
+	if (ep && status == 0)
 		xd_endpoint_pump(ep);
+	else if (ep)
+		xd_endpoint_wait(ep);
 	xd_session_settle(s);
 }
 

@@ -243,6 +243,14 @@ static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 		xd_arm(core, &ep->retry, now);
 }
 
+void xd_endpoint_wait(struct xd_endpoint *ep)
+{
+	struct xd_transfer *t = xc_list_first(&ep->waiting, struct xd_transfer, link);
+
+	if (t && ep->state == XD_EP_CONNECTED)
+		wait_for_room(ep, t);
+}
+
 void xd_endpoint_retry(struct xd_timer *timer)
 {
 	xd_endpoint_pump(xc_container_of(timer, struct xd_endpoint, retry));

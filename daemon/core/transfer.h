@@ -72,6 +72,8 @@ void xd_transfer_cut(struct xd_transfer *t);
 
 /* Posts what can be posted of an endpoint's waiting transfers, in order. */
 void xd_endpoint_pump(struct xd_endpoint *ep);
+/* The first of them was refused a resource: it is tried again after a while, and not for ever. */
+void xd_endpoint_wait(struct xd_endpoint *ep);
 /* Ends everything on the endpoint's queues with this status: its QP is gone, or was never made. */
 void xd_endpoint_flush(struct xd_endpoint *ep, int status);
 /* Timers of an endpoint. */
