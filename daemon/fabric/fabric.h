@@ -89,7 +89,8 @@ struct fabric_events {
 	void (*conn_gone)(void *conn_ctx);
 	/*
 	 * Ends ep_connect and ep_accept: 0, or -ECONNREFUSED, -XP_E_REJECTED, -XP_E_BACKLOG,
-	 * -ETIMEDOUT, -XP_E_PEER_GONE.
+	 * -ETIMEDOUT, -XP_E_PEER_GONE, -ECONNABORTED (ep_error or ep_disconnect was called here).
+	 * After a failure the endpoint can only be destroyed; what was posted has flushed.
 	 */
 	void (*established)(void *ep_ctx, int status, const void *private_data,
 			    size_t private_data_bytes);

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
+#include <ucontext.h>
 
 /*
  * What the handler needs to know of the copy that this thread is in. Initial-exec: a lazily
@@ -47,22 +48,23 @@ static bool is_ours(const siginfo_t *info)
 }
 
 /*
- * SA_NODEFER, so that leaving by siglongjmp() needs no signal mask restored: that would be a system
- * call for every copy.
+ * The signal mask is put back here, on a fault, rather than saved by sigsetjmp() at every copy:
+ * that would be a system call. SA_NODEFER alone does not do it: the thread sanitizer runs handlers
+ * with all signals blocked.
  */
 static void on_sigbus(int sig, siginfo_t *info, void *context)
 {
+	const ucontext_t *interrupted = context;
 	struct sigaction dfl = { .sa_handler = SIG_DFL };
 
-	(void)context;
 	if (is_ours(info)) {
 		guard.active = 0;
 		guard.fault = info->si_addr;
+		pthread_sigmask(SIG_SETMASK, &interrupted->uc_sigmask, NULL);
 		siglongjmp(guard.escape, 1);
 	}
 	/*
-	 * A fault happens again when we return, now with the default action and its true address in
-	 * the core.
+	 * A fault happens again when we return, now with the default action and its true address.
 	 */
 	sigaction(sig, &dfl, NULL);
 	if (info->si_code <= 0)

@@ -5,6 +5,12 @@
 /*
  * The fabric in user space. Endpoints of one daemon are joined by one copy, with the checks of RFC
  * 5040 and 5042: STag, stream, base and bounds, rights. Needs no device and no privilege.
+ *
+ * Work requests of an endpoint execute one after the other, so IBV_SEND_FENCE is always kept. A
+ * failed one ends the connection: its initiator hears why (-XP_E_REMOTE_ACCESS, -XP_E_LOCAL_ACCESS,
+ * -XP_E_MESSAGE_TOO_LONG, -XP_E_RECEIVER_NOT_READY, -XP_E_REMOTE_FAULT, -XP_E_BUFFER_FAULT); the
+ * other side hears -XP_E_PEER_GONE, or, where its own RECV or memory was at fault, why. Ports are
+ * the fabric's own: no TCP socket stands behind a listener. :: is IPv6 only.
  */
 
 #include "daemon/fabric/fabric.h"
