@@ -67,8 +67,11 @@ struct xd_endpoint {
 	uint32_t sq_depth, sq_head, sq_tail; /* free-running */
 	bool sq_silent; /* the last one posted is not signalled */
 	struct xd_timer retry;
-	uint64_t blocked_ns; /* since when the head cannot be posted though the queue is empty; 0 =
-				it can */
+	/*
+	 * Since when what waits for room, or for a window, cannot be posted though the queue is
+	 * empty; 0 = it can.
+	 */
+	uint64_t blocked_ns[2];
 	/* receive queue, in order */
 	struct xd_transfer **rq;
 	uint32_t rq_depth, rq_head, rq_tail;

@@ -24,6 +24,12 @@ static bool is_send_op(const struct xd_transfer *t)
 	return t->request.opcode <= XP_OP_SEND;
 }
 
+/* What it may have to wait for: a window, or room alone. */
+static bool wants_window(const struct xd_transfer *t)
+{
+	return t->request.opcode == XP_OP_GRANT;
+}
+
 /* Work requests in all: PLACED asks for a READ behind the WRITE. */
 static uint32_t total_wrs(const struct xd_transfer *t)
 {
@@ -204,7 +210,7 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct c
 	t->sequence = ep->sq_tail - 1;
 	t->posted += n;
 	t->cursor = c->after[n - 1];
-	ep->blocked_ns = 0;
+	ep->blocked_ns[wants_window(t)] = 0;
 	xd_core_count(ep->session->core, XD_COUNTER_work_requests, n);
 	arm_progress(ep);
 	if (t->posted == total_wrs(t)) {
@@ -215,20 +221,32 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct c
 	}
 }
 
-/* The head cannot be posted for want of something. It waits its turn (I8), but not for ever (I7).
- */
+/* Is another waiting that wants the same? */
+static bool another_waits(const struct xd_endpoint *ep, bool window)
+{
+	const struct xd_transfer *t;
+
+	xc_list_for_each(t, (struct xc_list *)(uintptr_t)&ep->waiting, link)
+		if (wants_window(t) == window)
+			return true;
+	return false;
+}
+
+/* The head cannot be posted for want of something. It waits its turn (I8), but not for ever (I7). */
 static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 {
 	const struct xd_core *core = ep->session->core;
+	bool window = wants_window(t);
+	uint64_t *blocked_ns = &ep->blocked_ns[window];
 	uint64_t now;
 
 	if ((ep->sq_head != ep->sq_tail && !ep->sq_silent) || ep->window_due)
 		return; /* what comes back pumps again */
 	now = xd_now(core);
-	if (!ep->blocked_ns)
-		ep->blocked_ns = now;
+	if (!*blocked_ns)
+		*blocked_ns = now;
 	/* What is with the device cannot be ended here; that is the progress timer's. */
-	if (now - ep->blocked_ns < progress_ns(ep) || ep->sq_head != ep->sq_tail) {
+	if (now - *blocked_ns < progress_ns(ep) || ep->sq_head != ep->sq_tail) {
 		xd_arm(core, &ep->retry, now + RETRY_NS);
 		return;
 	}
@@ -236,10 +254,10 @@ static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 	xd_transfer_end(t, -EAGAIN,
 			"the fabric had no resources for this request for %" PRIu64 " ms",
 			core->quota.policy->progress_ms);
-	/* The next one has waited as long: it gets one try, so that not each adds its own time. */
-	if (xc_list_empty(&ep->waiting))
-		ep->blocked_ns = 0;
-	else
+	/* The next of its kind gets one try, so that not each of them adds its own time. */
+	if (!another_waits(ep, window))
+		*blocked_ns = 0;
+	if (!xc_list_empty(&ep->waiting))
 		xd_arm(core, &ep->retry, now);
 }
 
