@@ -194,7 +194,7 @@ static void user_ends(struct fabric_ep *ep)
 			 (unsigned long long)ep->send.retired, (unsigned long long)ep->send.posted,
 			 ep->stalled ? ", stalled" : "");
 	if (first && ep->state == FAKE_UP && !ep->excuse[0])
-		ep->killed = true;
+		ep->killed = ep->o.f->any_killed = true;
 	gives_up(ep);
 	if (ep->state == FAKE_CONNECTING && !ep->told_up && fake_dice(ep->o.f, 500))
 		fails_to_connect(ep, -XP_E_PEER_GONE, NULL, 0);

@@ -421,6 +421,9 @@ void fake_fabric_killed(struct fabric *f, void (*fn)(void *ctx, uint64_t ep_tag)
 	struct fabric_ep *ep;
 	struct fake_object *o;
 
+	if (!f->any_killed)
+		return;
+	f->any_killed = false;
 	xc_list_for_each(ep, &f->eps, o.link) {
 		if (ep->killed)
 			fn(ctx, ep->tag);

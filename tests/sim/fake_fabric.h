@@ -3,11 +3,11 @@
 #define SIM_FAKE_FABRIC_H
 
 /*
- * A fabric in memory, whose every delay, failure and order comes from dice, and which holds its user to each rule of
- * daemon/fabric/fabric.h: a rule broken ends the run.
+ * A fabric in memory, whose every delay, failure and order comes from dice, and which holds its
+ * user to each rule of daemon/fabric/fabric.h: a rule broken ends the run.
  *
- * Endpoints are told apart by a tag, the first 8 bytes of the private data that they connect or accept with: so that the
- * world, which knows only numbers of objects, can ask about one.
+ * Endpoints are told apart by a tag, the first 8 bytes of the private data that they connect or
+ * accept with: so that the world, which knows only numbers of objects, can ask about one.
  */
 
 #include "daemon/fabric/fabric.h"
@@ -67,17 +67,22 @@ struct fake_key {
 	uint64_t ep_tag;  /* on which it works; 0: an endpoint that never connected */
 	bool window;
 };
-void fake_fabric_keys(struct fabric *f, void (*fn)(void *ctx, const struct fake_key *key), void *ctx);
+void fake_fabric_keys(struct fabric *f, void (*fn)(void *ctx, const struct fake_key *key),
+						   void *ctx);
 /* Is there a usable key of this value? */
 bool fake_fabric_key_live(struct fabric *f, uint32_t rkey);
 
 /*
- * Why this endpoint may end without its client's wish: something happened to it that no core could have prevented. NULL: nothing.
+ * Why this endpoint may end without its client's wish: something happened to it that no core could
+ * have prevented. NULL: nothing.
  */
 const char *fake_fabric_excuse(struct fabric *f, uint64_t ep_tag);
 /* The world gives it one: its client asked for the end. */
 void fake_fabric_excuse_set(struct fabric *f, uint64_t ep_tag, const char *why);
-/* Endpoints that their user ended while they were connected and nothing excused it; each is told once. */
+/*
+ * Endpoints that their user ended while they were connected and nothing excused it; each is told
+ * once.
+ */
 void fake_fabric_killed(struct fabric *f, void (*fn)(void *ctx, uint64_t ep_tag), void *ctx);
 /* Connected, as the fabric sees it. */
 bool fake_fabric_connected(struct fabric *f, uint64_t ep_tag);

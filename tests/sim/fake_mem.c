@@ -195,7 +195,8 @@ int fake_pd_alloc(struct fabric *f, uint32_t owner, struct fabric_pd **ret)
 void fake_pd_free(struct fabric_pd *pd)
 {
 	fake_object_use(&pd->o, FAKE_PD, "pd_free");
-	sim_check(!pd->users, "I3", "a protection domain is freed with %u objects in it", pd->users);
+	sim_check(!pd->users, "I3", "a protection domain is freed with %u objects in it",
+		  pd->users);
 	fake_object_dead(&pd->o);
 }
 
@@ -250,10 +251,11 @@ int fake_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t off
 	f = pd->o.f;
 	sim_check(length && xc_range_within(offset, length, region->size), "I1",
 		  "a registration beyond its region");
-	sim_check(xc_add_u64(iova, length, &end), "I1", "a registration around the end of its space");
+	sim_check(xc_add_u64(iova, length, &end), "I1",
+		  "a registration around the end of its space");
 	sim_check(iova % PAGE == offset % PAGE, "fabric.h", "an iova of another place in its page");
-	sim_check(!(access & IBV_ACCESS_REMOTE_WRITE) || access & IBV_ACCESS_LOCAL_WRITE, "fabric.h",
-		  "REMOTE_WRITE without LOCAL_WRITE");
+	sim_check(!(access & IBV_ACCESS_REMOTE_WRITE) || access & IBV_ACCESS_LOCAL_WRITE,
+		  "fabric.h", "REMOTE_WRITE without LOCAL_WRITE");
 	if (fake_lost(f))
 		return -ENODEV;
 	mr = calloc(1, sizeof(*mr));
@@ -306,8 +308,9 @@ int fake_mr_dereg(struct ibv_mr *ibv, struct fabric_done *done)
 		sim_check(!fake_ep_uses(ep, ibv->lkey), "I3",
 			  "a registration is undone under a request that uses it");
 	mr->going = true;
-	return fake_answer((struct fake_later){ .done = done, .object = &mr->o, .finish = dereg_ends },
-			   f->options.dice.dereg_slow);
+	return fake_answer(
+		(struct fake_later){.done = done, .object = &mr->o, .finish = dereg_ends},
+		f->options.dice.dereg_slow);
 }
 
 struct fake_mr *fake_mr_by_lkey(struct fabric *f, uint32_t lkey)
@@ -485,7 +488,8 @@ static void mr_key(struct fabric *f, struct fake_mr *mr,
 		fn(ctx, &k);
 }
 
-void fake_fabric_keys(struct fabric *f, void (*fn)(void *ctx, const struct fake_key *key), void *ctx)
+void fake_fabric_keys(struct fabric *f, void (*fn)(void *ctx, const struct fake_key *key),
+		      void *ctx)
 {
 	struct fake_mr *mr;
 	struct fake_mw *mw;

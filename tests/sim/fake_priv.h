@@ -56,7 +56,7 @@ struct fabric {
 	struct xc_list laters, queue;
 	uint32_t alive;
 	uint16_t next_port;
-	bool lost, inside;
+	bool lost, inside, any_killed;
 };
 
 struct fabric_region {

@@ -58,7 +58,8 @@ static void check_sges(struct fabric_ep *ep, const struct ibv_sge *sge, int n, i
 		uint64_t at;
 
 		sim_check(sge[i].length, "fabric.h", "a piece of 0 bytes reaches the device");
-		sim_check(mr && !mr->going, "I3", "a request names a registration that is not there");
+		sim_check(mr && !mr->going, "I3",
+			  "a request names a registration that is not there");
 		sim_check(mr->pd == ep->attr.pd, "I5", "a request names a key of another domain");
 		at = sge[i].addr - (uintptr_t)mr->mr.addr;
 		sim_check(sge[i].addr >= (uintptr_t)mr->mr.addr && at <= mr->mr.length &&
@@ -231,7 +232,8 @@ static struct ibv_wc *complete(struct fabric_ep *ep, struct fake_work *work, str
 	c->wc.qp_num = ep->attr.qp_num;
 	if (status) {
 		/* Only these are valid then, says ibv_poll_cq(3): let the rest be misleading. */
-		c->wc.opcode = (enum ibv_wc_opcode)(sim_below(&f->rng, 2) ? IBV_WC_RECV : IBV_WC_SEND);
+		c->wc.opcode =
+			(enum ibv_wc_opcode)(sim_below(&f->rng, 2) ? IBV_WC_RECV : IBV_WC_SEND);
 		c->wc.byte_len = sim_below(&f->rng, UINT32_MAX);
 		c->wc.wc_flags = IBV_WC_WITH_INV | IBV_WC_WITH_IMM;
 		c->wc.vendor_err = 0xdead;
@@ -316,7 +318,10 @@ static bool move_rdma(struct fabric_ep *ep, struct fake_wr *wr, bool read)
 		return false;
 	}
 	n = quantum(ep, left, here);
-	/* The whole of it is checked each time: a device may look at the key once or for every packet. */
+	/*
+	 * The whole of it is checked each time: a device may look at the key once or for every
+	 * packet.
+	 */
 	status = fake_remote(ep->peer, wr->wr.wr.rdma.rkey, wr->wr.wr.rdma.remote_addr, wr->total,
 			     read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &remote);
 	if (status) {

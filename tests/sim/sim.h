@@ -3,8 +3,9 @@
 #define SIM_H
 
 /*
- * What all parts of the simulation share: one seed, from which every decision comes; a trace, whose digest two runs of
- * one seed have in common; and the way out when a promise of the core was broken.
+ * What all parts of the simulation share: one seed, from which every decision comes; a trace, whose
+ * digest two runs of one seed have in common; and the way out when a promise of the core was
+ * broken.
  */
 
 #include <stdbool.h>

@@ -223,7 +223,7 @@ static void client(struct world *w)
 {
 	struct w_session *s = some_session(w);
 
-	if (count_sessions(w) < 3 || w_dice(w, 15)) {
+	if (count_sessions(w) < 3 || w_dice(w, 10)) {
 		if (!w->draining && count_sessions(w) < 8)
 			w_session_new(w, false);
 		return;
@@ -254,17 +254,15 @@ static void read_some(struct world *w)
 
 void world_step(struct world *w)
 {
-	uint32_t dice = w_below(w, 100);
-
-	if (dice < 45)
+	if (w_dice(w, 800))
 		client(w);
-	else if (dice < 80)
+	if (w_dice(w, 500))
 		xd_core_progress(w->core, BUDGET);
-	else if (dice < 92)
+	for (uint32_t n = w_below(w, 3); n; n--)
 		job(w);
-	else if (dice < 97)
+	if (w_dice(w, 50))
 		fake_engine_advance(&w->engine, w_below(w, 3) * MS);
-	else if (dice < 98)
+	else if (w_dice(w, 10))
 		fake_engine_advance(&w->engine, w_below(w, 150) * MS);
 	read_some(w);
 	if (w_dice(w, 1) && w->seed % 5 == 0 && !w->lost) {

@@ -65,7 +65,8 @@ struct w_request {
 	struct w_ep *ep; /* NULL: it named none */
 	struct xp_request r;
 	uint64_t bytes;
-	struct xp_segment *segments;
+	struct xp_segment *segments; /* local, then remote */
+	uint32_t n_local;
 	uint32_t n_ranges;
 	struct w_range *ranges; /* owned until it ends */
 	uint8_t *data;          /* WRITE, SEND: what goes out; READ: what must come */
@@ -88,6 +89,7 @@ struct w_message {
 	uint8_t *data;
 	uint64_t bytes;
 	bool immediate, is_write;
+	bool failed;     /* its SEND did; it may have arrived all the same */
 	uint32_t imm;
 	uint64_t cookie; /* of its SEND */
 	struct w_grant *invalidates;

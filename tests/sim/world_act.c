@@ -353,7 +353,10 @@ static void act_start(struct world *w, struct w_session *s)
 	struct w_ep *ep = pick_ep(w, s), *other;
 	size_t bytes = sizeof(ep->tag) + w_below(w, 40);
 
-	if (!ep || (ep->started && !w_dice(w, 20)))
+	/* Mostly one that can. */
+	for (int i = 0; i < 8 && ep && (ep->started || ep->down || ep->life != W_LIVE); i++)
+		ep = pick_ep(w, s);
+	if (!ep || ((ep->started || ep->down) && !w_dice(w, 20)))
 		return;
 	if (w_dice(w, 20))
 		bytes = 300;
@@ -458,46 +461,120 @@ static void act_admin(struct world *w, struct w_session *s)
 	xd_session_admin(s->s, ask(s, W_ADMIN, NULL)->serial, "end-session", arguments, 1);
 }
 
+static uint32_t live_buffers(const struct w_session *s)
+{
+	uint32_t n = 0;
+
+	for (const struct xc_list *l = s->buffers.next; l != &s->buffers; l = l->next)
+		n += xc_container_of(l, struct w_buffer, link)->life <= W_LIVE;
+	return n;
+}
+
+static bool listens(const struct w_session *s)
+{
+	for (const struct xc_list *l = s->listeners.next; l != &s->listeners; l = l->next)
+		if (xc_container_of(l, struct w_listener, link)->life <= W_LIVE)
+			return true;
+	return false;
+}
+
+static uint32_t count_eps(const struct w_session *s, bool startable)
+{
+	uint32_t n = 0;
+
+	for (const struct xc_list *l = s->eps.next; l != &s->eps; l = l->next) {
+		const struct w_ep *ep = xc_container_of(l, struct w_ep, link);
+
+		if (startable)
+			n += ep->known && ep->life == W_LIVE && !ep->started && !ep->down;
+		else
+			n += !ep->down && !ep->free_replied;
+	}
+	return n;
+}
+
+/* What a program does to get to work. False: it has what it needs. */
+static bool set_up(struct world *w, struct w_session *s)
+{
+	if (live_buffers(s) < 3 && w_dice(w, 700))
+		act_buffer_add(w, s);
+	else if (!listens(s) && w_dice(w, 500))
+		act_listen(w, s);
+	else if (!xc_list_empty(&s->offers) && w_dice(w, 700))
+		act_answer(w, s);
+	else if (count_eps(s, true) && w_dice(w, 700))
+		act_start(w, s);
+	else if (count_eps(s, false) < 4 && w_dice(w, 300))
+		act_connect_to(w, s);
+	else
+		return false;
+	return true;
+}
+
+/* The rest of what may happen, right or wrong. */
+static void act_any(struct world *w, struct w_session *s)
+{
+	switch (w_below(w, 20)) {
+	case 0:
+	case 1:
+		act_buffer_add(w, s);
+		break;
+	case 2:
+	case 3:
+		act_buffer_remove(w, s);
+		break;
+	case 4:
+		act_discard(w, s);
+		break;
+	case 5:
+		act_listen(w, s);
+		break;
+	case 6:
+		act_unlisten(w, s);
+		break;
+	case 7:
+	case 8:
+		act_connect_to(w, s);
+		break;
+	case 9:
+		act_answer(w, s);
+		break;
+	case 10:
+		act_reject(w, s);
+		break;
+	case 11:
+		act_start(w, s);
+		break;
+	case 12:
+		act_end(w, s, W_DISCONNECT);
+		break;
+	case 13:
+	case 14:
+		act_end(w, s, W_FREE);
+		break;
+	case 15:
+		act_admin(w, s);
+		break;
+	default:
+		w_query_any(w, s);
+		break;
+	}
+}
+
 void w_act(struct world *w, struct w_session *s)
 {
-	uint32_t dice = w_below(w, 1000);
-
-	if (!s->greeted && dice < 900) {
+	if (!s->greeted) {
 		/* io would let nothing else in: so is this. */
-		struct w_pending *p = xc_list_first(&s->pending, struct w_pending, link);
-
-		if (!p || p->call != W_HELLO)
+		if (xc_list_empty(&s->pending))
 			act_hello(w, s);
 		return;
 	}
-	if (!s->greeted)
+	if (set_up(w, s))
 		return;
-	if (dice < 60)
-		act_buffer_add(w, s);
-	else if (dice < 80)
-		act_buffer_remove(w, s);
-	else if (dice < 85)
-		act_discard(w, s);
-	else if (dice < 125)
-		act_listen(w, s);
-	else if (dice < 132)
-		act_unlisten(w, s);
-	else if (dice < 200)
-		act_connect_to(w, s);
-	else if (dice < 270)
-		act_answer(w, s);
-	else if (dice < 275)
-		act_reject(w, s);
-	else if (dice < 370)
-		act_start(w, s);
-	else if (dice < 378)
-		act_end(w, s, W_DISCONNECT);
-	else if (dice < 392)
-		act_end(w, s, W_FREE);
-	else if (dice < 397)
-		act_admin(w, s);
-	else if (dice < 410)
-		w_query_any(w, s);
-	else
+	if (w_dice(w, 60)) {
+		act_any(w, s);
+		return;
+	}
+	for (uint32_t n = 1 + w_below(w, 4); n && s->s && !xd_session_busy(s->s); n--)
 		w_submit(w, s);
 }

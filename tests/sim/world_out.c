@@ -88,8 +88,8 @@ static const char *reason_to_fail(struct world *w, const struct w_request *q, in
 	if (q->r.opcode == XP_OP_REVOKE && status == -XP_E_GRANT_ENDED &&
 	    (q->grant->maybe_dead || q->grant->earliest_ns))
 		return "it had ended";
-	if (q->r.opcode == XP_OP_CANCEL && status == -EALREADY)
-		return "cancelled twice";
+	if (q->r.opcode == XP_OP_CANCEL && (status == -EALREADY || status == -EINVAL))
+		return "cancelled twice, or a REVOKE";
 	if (status == -XP_E_REMOTE_ACCESS && aims_at_the_dead(w, q))
 		return "it aimed at what is gone";
 	return w_excused(w, q->ep);
@@ -114,7 +114,7 @@ static void check_read(struct world *w, const struct w_request *q)
 
 static void check_write(struct world *w, const struct w_request *q)
 {
-	const struct xp_segment *remote = q->segments + (q->n_targets ? q->r.local_count : 0);
+	const struct xp_segment *remote = q->segments + q->n_local;
 	uint64_t at = 0;
 
 	for (uint32_t i = 0; i < q->n_targets; i++) {
@@ -136,8 +136,6 @@ static bool holds(const struct w_request *q, const struct w_message *m)
 {
 	uint64_t at = 0;
 
-	if (m->is_write)
-		return true;
 	for (uint32_t i = 0; i < q->n_ranges && at < m->bytes; i++) {
 		const struct w_range *r = &q->ranges[i];
 		uint64_t n = m->bytes - at < r->length ? m->bytes - at : r->length;
@@ -155,7 +153,8 @@ static bool is_it(const struct w_request *q, const struct xp_completion *c, cons
 
 	if (m->immediate != immediate || (immediate && m->imm != c->immediate))
 		return false;
-	return m->bytes == c->byte_len && holds(q, m);
+	/* Of a WRITE in pieces, the last one's length is told. */
+	return m->is_write ? c->byte_len <= m->bytes : m->bytes == c->byte_len && holds(q, m);
 }
 
 static void message_free(struct w_message *m)
@@ -217,8 +216,7 @@ static void settle_message(struct w_request *q, int status)
 			continue;
 		sim_check(status || !m->skipped || !m->known, "order",
 			  "a SEND ended well though a later one was received before it");
-		if (status)
-			message_free(m);
+		m->failed = status;
 		return;
 	}
 }

@@ -101,7 +101,7 @@ static bool add_locals(struct world *w, struct draft *d, uint64_t bytes)
 
 static bool overlaps(const struct w_request *q, const struct w_grant *g, uint64_t address, uint32_t length)
 {
-	const struct xp_segment *remote = q->segments + q->r.local_count;
+	const struct xp_segment *remote = q->segments + q->n_local;
 
 	for (uint32_t i = 0; i < q->n_targets; i++)
 		if (q->targets[i] == g && remote[i].address < address + length &&
@@ -236,7 +236,7 @@ static uint32_t unread_messages(struct w_ep *ep)
 	uint32_t n = 0;
 
 	xc_list_for_each(m, &ep->messages, link)
-		n++;
+		n += !m->failed;
 	return n;
 }
 
@@ -486,6 +486,7 @@ static void keep(struct draft *d)
 	q->segments = malloc((d->n_local + d->n_remote + 1) * sizeof(*q->segments));
 	memcpy(q->segments, d->local, d->n_local * sizeof(*q->segments));
 	memcpy(q->segments + d->n_local, d->remote, d->n_remote * sizeof(*q->segments));
+	q->n_local = d->n_local;
 	q->n_targets = d->n_remote;
 	q->targets = malloc((d->n_remote + 1) * sizeof(struct w_grant *));
 	for (uint32_t i = 0; i < d->n_remote; i++) {
@@ -606,6 +607,7 @@ static void go(struct world *w, struct draft *d)
 		q->r.flags |= XP_F_FENCE;
 	if (w_dice(w, 60) && send_side(q->r.opcode) && q->r.opcode != XP_OP_GRANT)
 		q->r.flags |= XP_F_QUIET;
+	q->refusable |= d->ep->end_asked || d->ep->down || !d->ep->up;
 	foresee(w, d);
 	if (w_dice(w, 40))
 		mutate(w, d);
