@@ -74,7 +74,8 @@ int main(int argc, char **argv)
 	double seconds[TURNS];
 	char *from, *to;
 
-	if (argc < 2 || argc > 3 || parse(argv[1], &bytes) || (argc == 3 && parse(argv[2], &piece))) {
+	if (argc < 2 || argc > 3 || parse(argv[1], &bytes) ||
+	    (argc == 3 && parse(argv[2], &piece))) {
 		fputs("Usage: memcpy BYTES [PIECE_BYTES]\n", stderr);
 		return 2;
 	}

@@ -92,7 +92,9 @@ int cl_wait(struct xfer_client *c, int64_t deadline_ns)
 	if (c->kicked && read(c->kick, &count, sizeof(count)) == sizeof(count))
 		c->kicked = false;
 	if (n > 0) {
-		/* A call that waits for room wants it again if its message still does not go out. */
+		/*
+		 * A call that waits for room wants it again if its message still does not go out.
+		 */
 		cl_want_out(c, false);
 		cl_batch_flush(c);
 		cl_receive(c, c->events.n + RECEIVE_EVENTS);

@@ -226,7 +226,9 @@ int cl_carry_grow(struct xfer_client *c, uint64_t bytes)
 			       (unsigned long long)bytes, (unsigned long long)carry->bytes_max);
 	if (least > carry->bytes_max - carry->bytes)
 		return drop_idle_block(c);
-	/* Each block as large as all before it: few round trips, and no more than twice the need. */
+	/*
+	 * Each block as large as all before it: few round trips, and no more than twice the need.
+	 */
 	step = carry->bytes > FIRST_BLOCK ? carry->bytes : FIRST_BLOCK;
 	step = xc_min_u64(step, carry->bytes_max - carry->bytes);
 	return add_block(c, step > least ? step : least);

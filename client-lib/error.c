@@ -54,7 +54,10 @@ XFER_API const char *xfer_strerror(int status)
 	int code = status < 0 && status != INT32_MIN ? -status : status;
 	const char *phrase = own_phrase(code);
 
-	/* strerror(3) may write to a buffer that threads share; the phrases of this one are constant. */
+	/*
+	 * strerror(3) may write to a buffer that threads share; the phrases of this one are
+	 * constant.
+	 */
 	if (!phrase && code >= 0)
 		phrase = strerrordesc_np(code);
 	return phrase ? phrase : "an unknown status";

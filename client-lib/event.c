@@ -237,7 +237,10 @@ static int make_descriptor(struct xfer_client *c)
 		c->epoll = c->bell = -1;
 		return cl_fail(-e, "no descriptor for event loops: %s", xfer_strerror(e));
 	}
-	/* What was received before this is seen by arm; but a loop may forget to arm the first time. */
+	/*
+	 * What was received before this is seen by arm; but a loop may forget to arm the first
+	 * time.
+	 */
 	if (c->gone || c->events.n)
 		cl_bell_ring(c);
 	return 0;
@@ -245,7 +248,9 @@ static int make_descriptor(struct xfer_client *c)
 
 XFER_API int xfer_client_fd(const struct xfer_client *client)
 {
-	/* The descriptor is a part of the client that is made late: no change that a caller sees. */
+	/*
+	 * The descriptor is a part of the client that is made late: no change that a caller sees.
+	 */
 	struct xfer_client *c = (struct xfer_client *)(uintptr_t)client;
 	int r = cl_enter(c);
 

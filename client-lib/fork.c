@@ -35,8 +35,8 @@ int cl_epoch_get(uint32_t *ret_epoch)
 	_Atomic uint32_t *p;
 
 	/*
-	 * Another thread of the parent may have held this lock while it forked; its critical section is
-	 * a few instructions, once per client.
+	 * Another thread of the parent may have held this lock while it forked; its critical
+	 * section is a few instructions, once per client.
 	 */
 	pthread_mutex_lock(&lock);
 	p = atomic_load(&page);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Posting. A post is checked as a whole, cut where buffers begin and end, given carried memory where
- * it needs some, and only then recorded and encoded: until that last step nothing has happened.
+ * Posting. A post is checked as a whole, cut where buffers begin and end, given carried memory
+ * where it needs some, and only then recorded and encoded: until that last step nothing has
+ * happened.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -61,9 +62,10 @@ static int check_local(struct post *p)
 			return cl_fail(-EINVAL, "%s: local segment %d: %llu bytes at NULL", p->what,
 				       i, (unsigned long long)n);
 		if (!xc_add_u64(at, n, &end))
-			return cl_fail(-EINVAL,
-				       "%s: local segment %d: %llu bytes run over the end of memory",
-				       p->what, i, (unsigned long long)n);
+			return cl_fail(
+				-EINVAL,
+				"%s: local segment %d: %llu bytes run over the end of memory",
+				p->what, i, (unsigned long long)n);
 		if (add_length(p, &p->total, n) < 0)
 			return -EINVAL;
 	}
@@ -391,7 +393,8 @@ static int submit(struct xfer_client *c, struct post *p, struct cl_chunk *chunk)
 		fill_request(p, chunk, r != NULL, cookie, &wire);
 		e = cl_batch_add(c, &wire, c->segments);
 		if (e == -EAGAIN)
-			cl_fail(e, "%s: the daemon takes no more at the moment: poll, then try again",
+			cl_fail(e,
+				"%s: the daemon takes no more at the moment: poll, then try again",
 				p->what);
 		else if (e < 0)
 			cl_alive(c);

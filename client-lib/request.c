@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The requests that have not ended, by cookie. A cookie is a slot and the slot's generation, so that
- * a late xfer_cancel() or a daemon that ends a request twice finds nothing rather than a stranger.
+ * The requests that have not ended, by cookie. A cookie is a slot and the slot's generation, so
+ * that a late xfer_cancel() or a daemon that ends a request twice finds nothing rather than a
+ * stranger.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -103,8 +103,9 @@ static int parse_query(struct cl_address *a, const char *query, const char *text
 		size_t n = strcspn(query, "&");
 
 		if (strncmp(query, key, sizeof(key) - 1) != 0)
-			return cl_fail(-EINVAL, "\"%.100s\": \"%.*s\" after ?: only require= is known",
-				       text, (int)(n > 40 ? 40 : n), query);
+			return cl_fail(-EINVAL,
+				       "\"%.100s\": \"%.*s\" after ?: only require= is known", text,
+				       (int)(n > 40 ? 40 : n), query);
 		if (set_require(a, query + sizeof(key) - 1, n - (sizeof(key) - 1), text) < 0)
 			return -EINVAL;
 		query += n + (query[n] == '&');

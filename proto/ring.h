@@ -13,7 +13,10 @@
 
 #define XP_RING_VERSION 1
 
-/* The client protocol: the major version must match, the minor one tells which fields the other side may know. */
+/*
+ * The client protocol: the major version must match, the minor one tells which fields the other
+ * side may know.
+ */
 #define XP_PROTOCOL_MAJOR 1
 #define XP_PROTOCOL_MINOR 0
 /* Feature bits of Hello and HelloReply. */

@@ -3,8 +3,8 @@
 #define TOOLS_ASKER_H
 
 /*
- * The side of the file protocol that connects, names a file and grants chunks of memory: what get and put
- * have in common. Blocks until the file has moved, verified, or failed.
+ * The side of the file protocol that connects, names a file and grants chunks of memory: what get
+ * and put have in common. Blocks until the file has moved, verified, or failed.
  */
 
 #include "tools/file-proto.h"

@@ -286,6 +286,8 @@ uint32_t fp_chunk_bytes(uint64_t size_bytes, uint32_t chunk)
 
 uint32_t fp_crc32c(const void *data, uint32_t bytes)
 {
-	/* ISA-L leaves the inversions to its caller, and reads only, whatever its prototype says. */
+	/*
+	 * ISA-L leaves the inversions to its caller, and reads only, whatever its prototype says.
+	 */
 	return ~crc32_iscsi((unsigned char *)(uintptr_t)data, (int)bytes, 0xffffffffu);
 }

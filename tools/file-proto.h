@@ -6,17 +6,18 @@
  * The file protocol of xferctl: one file over one connection.
  *
  * The side that connects (the asker) names a file and grants memory, chunk by chunk; the side that
- * listens (the server) moves the bytes: it WRITEs to the grants of a get and READs from those of a put.
- * Messages travel by SEND. All integers are big-endian; reserved fields are 0, and a receiver
+ * listens (the server) moves the bytes: it WRITEs to the grants of a get and READs from those of a
+ * put. Messages travel by SEND. All integers are big-endian; reserved fields are 0, and a receiver
  * refuses them otherwise. A message is exactly as long as its fields say.
  *
- * Private data of connect, and of the accept that answers it (8 bytes; zeros may follow, because some
- * devices pad):
+ * Private data of connect, and of the accept that answers it (8 bytes; zeros may follow, because
+ * some devices pad):
  *
  *	0  4  "XFRF"
  *	4  1  version, 1
  *	5  1  operation: 1 get, 2 put. The accept repeats it.
- *	6  2  flags. Bit 0: a SEND with invalidate ends a grant of the asker. The accept repeats what
+ *	6  2  flags. Bit 0: a SEND with invalidate ends a grant of the asker. The accept repeats
+ *	   what
  *	      the server will make use of.
  *
  * Private data of reject:
@@ -28,7 +29,8 @@
  *	8  4  errno (as Linux numbers them in asm-generic)
  *	12 …  text: a sentence for people, UTF-8
  *
- * A file of `size` bytes is ceil(size / 1,048,576) chunks; each is 1,048,576 bytes long but the last.
+ * A file of `size` bytes is ceil(size / 1,048,576) chunks; each is 1,048,576 bytes long but the
+ * last.
  *
  *	PATH    asker, first of all
  *		0  1  1
@@ -51,14 +53,16 @@
  *		20 4  rkey, as in the token
  *		24 4  put: CRC32c of the chunk; get: 0
  *		28 4  reserved
- *	DONE    server: the chunk's bytes have moved; in the order of the GRANTs. With flag bit 0 it is a
+ *	DONE    server: the chunk's bytes have moved; in the order of the GRANTs. With flag bit 0 it
+ *	        is a
  *	        SEND with invalidate of that chunk's rkey.
  *		0  1  4
  *		1  3  reserved
  *		4  4  chunk
  *		8  4  length in bytes
  *		12 4  CRC32c of what was moved
- *	RESULT  either. With an errno: this side gives up; the other disconnects. With 0, once from each: first
+ *	RESULT  either. With an errno: this side gives up; the other disconnects. With 0, once from
+ *	        each: first
  *	        the side that had the file (all was sent, and the file did not change meanwhile),
  *	        then the side that gets it (all was verified, and stored under its name).
  *		0  1  5
@@ -67,9 +71,10 @@
  *		4  4  errno, 0 = success
  *		8  …  text: a sentence for people, UTF-8
  *
- * Room for messages: at most 8 chunks are granted and not DONE. Each side has 10 RECVs of 4,112 bytes posted
- * before the connection is up (8 GRANTs or DONEs, PATH or OPENED, RESULT) and posts a RECV anew before it
- * sends what it answers to the message; so no SEND ever waits for a RECV, however slow a side is.
+ * Room for messages: at most 8 chunks are granted and not DONE. Each side has 10 RECVs of 4,112
+ * bytes posted before the connection is up (8 GRANTs or DONEs, PATH or OPENED, RESULT) and posts a
+ * RECV anew before it sends what it answers to the message; so no SEND ever waits for a RECV,
+ * however slow a side is.
  *
  * CRC32c is that of RFC 3720: "123456789" gives 0xe3069283.
  */
@@ -152,14 +157,14 @@ size_t fp_encode_connect(const struct fp_connect *c, uint8_t buf[static FP_CONNE
 size_t fp_encode_reject(const struct fp_reject *r, uint8_t buf[static FP_REJECT_MAX]);
 
 /*
- * A message from this program: its fields must be in range (a longer text is cut). Returns the number of
- * bytes written.
+ * A message from this program: its fields must be in range (a longer text is cut). Returns the
+ * number of bytes written.
  */
 size_t fp_encode(const struct fp_message *m, uint8_t buf[static FP_MESSAGE_MAX]);
 
 /*
- * From a stranger: 0; -EPROTONOSUPPORT for another version; -EBADMSG for anything that the tables above do not allow.
- * *ret is then undefined.
+ * From a stranger: 0; -EPROTONOSUPPORT for another version; -EBADMSG for anything that the tables
+ * above do not allow. *ret is then undefined.
  */
 int fp_decode_connect(const void *data, size_t bytes, struct fp_connect *ret);
 int fp_decode_reject(const void *data, size_t bytes, struct fp_reject *ret);

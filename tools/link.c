@@ -61,7 +61,8 @@ static int post(struct link *l, const struct link_post *p)
 		return xfer_post_recv(l->ep, &iov, 1, wr_id, XFER_MORE, NULL);
 	case LINK_SEND:
 		if (p->invalidate)
-			return xfer_post_send_inv(l->ep, &iov, 1, p->number, wr_id, XFER_MORE, NULL);
+			return xfer_post_send_inv(l->ep, &iov, 1, p->number, wr_id, XFER_MORE,
+						  NULL);
 		return xfer_post_send(l->ep, &iov, 1, wr_id, XFER_MORE, NULL);
 	case LINK_READ:
 		return xfer_post_read(l->ep, &iov, 1, &p->token, 1, wr_id, XFER_MORE, NULL);
@@ -179,7 +180,8 @@ static void received(struct link *l, unsigned int slot, const struct xfer_event 
 
 	if (event->byte_len > FP_MESSAGE_MAX ||
 	    fp_decode(recv_place(l, slot), (size_t)event->byte_len, &m) != 0) {
-		link_break(l, -EBADMSG, "the other side broke the file protocol: a malformed message");
+		link_break(l, -EBADMSG,
+			   "the other side broke the file protocol: a malformed message");
 		return;
 	}
 	/* m is a copy: the RECV goes back before anything is sent in answer. */

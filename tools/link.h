@@ -3,9 +3,10 @@
 #define TOOLS_LINK_H
 
 /*
- * One connection of the file protocol as both sides need it: an endpoint, memory for its messages, RECVs that are posted
- * anew before the message is looked at, and posts that keep their order when the daemon takes no more for
- * the moment (-EAGAIN): what cannot be posted waits in a queue until link_pump().
+ * One connection of the file protocol as both sides need it: an endpoint, memory for its messages,
+ * RECVs that are posted anew before the message is looked at, and posts that keep their order when
+ * the daemon takes no more for the moment (-EAGAIN): what cannot be posted waits in a queue until
+ * link_pump().
  */
 
 #include "tools/file-proto.h"

@@ -75,10 +75,13 @@ void progress_line(const struct progress *p, uint64_t done_bytes, unsigned int c
 
 	columns = xc_min_u32(columns, 200);
 	format_left(p, done_bytes, left, sizeof(left));
-	n = snprintf(figures, sizeof(figures), "%3u%%  %s  %s/s  %s left", (unsigned int)(part * 100),
-		     xc_size_format(done_bytes, size, sizeof(size)),
+	n = snprintf(figures, sizeof(figures), "%3u%%  %s  %s/s  %s left",
+		     (unsigned int)(part * 100), xc_size_format(done_bytes, size, sizeof(size)),
 		     xc_size_format((uint64_t)p->rate, rate, sizeof(rate)), left);
-	/* The name, a bar of what room is left, the figures; of a narrow terminal the figures alone. */
+	/*
+	 * The name, a bar of what room is left, the figures; of a narrow terminal the figures
+	 * alone.
+	 */
 	room = (unsigned int)(n + 24) < columns ? columns - (unsigned int)n - 4 : 0;
 	if (room < 20) {
 		snprintf(line, PROGRESS_LINE_MAX, "%.*s", (int)columns, figures);

@@ -3,12 +3,12 @@
 #define TOOLS_SERVED_H
 
 /*
- * The side of the file protocol that listens: one connection of `xferctl serve`. It moves the bytes and trusts
- * nothing that the other side says. What it holds for a peer is bounded (8 MiB for chunks, less for
- * small files, and 84 KiB for messages), and so is the time that it waits for one.
+ * The side of the file protocol that listens: one connection of `xferctl serve`. It moves the bytes
+ * and trusts nothing that the other side says. What it holds for a peer is bounded (8 MiB for
+ * chunks, less for small files, and 84 KiB for messages), and so is the time that it waits for one.
  *
- * Reading and writing files blocks the server, a chunk of 1 MiB at most at a time; a peer that stalls blocks
- * nobody.
+ * Reading and writing files blocks the server, a chunk of 1 MiB at most at a time; a peer that
+ * stalls blocks nobody.
  */
 
 #include "tools/link.h"

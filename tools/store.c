@@ -42,7 +42,9 @@ static int fail_errno(int error, char why[static STORE_WHY_MAX], const char *pat
 	}
 }
 
-/* -EAGAIN: a directory on the way was moved while ".." was followed; the kernel could not be sure. */
+/*
+ * -EAGAIN: a directory on the way was moved while ".." was followed; the kernel could not be sure.
+ */
 static int open_beneath(int root, const char *path, uint64_t flags)
 {
 	const struct open_how how = {
@@ -85,7 +87,10 @@ static int source_check(int fd, const char *path, struct store_source *ret,
 	return 0;
 }
 
-/* O_NONBLOCK: a FIFO without a writer would block the open for ever. It means nothing to a regular file. */
+/*
+ * O_NONBLOCK: a FIFO without a writer would block the open for ever. It means nothing to a regular
+ * file.
+ */
 #define SOURCE_FLAGS (O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
 
 int store_source_open(int root, const char *path, struct store_source *ret,
@@ -155,7 +160,10 @@ int store_source_unchanged(const struct store_source *s, char why[static STORE_W
 
 	if (fstat(s->fd, &now) < 0)
 		return fail(-errno, why, "looking at the file again: %s", strerror(errno));
-	/* The change time also moves with links and modes; renaming a file that is read is harmless. */
+	/*
+	 * The change time also moves with links and modes; renaming a file that is read is
+	 * harmless.
+	 */
 	if (now.st_size != then->st_size || !same_time(now.st_mtim, then->st_mtim))
 		return fail(-ESTALE, why, "the file changed while it was read");
 	return 0;
@@ -168,7 +176,10 @@ static void make_temp_name(struct store_temp *t)
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
 	uint8_t random[6];
 
-	/* Of a long name the beginning must do: with its ends the temporary name may have 255 bytes. */
+	/*
+	 * Of a long name the beginning must do: with its ends the temporary name may have 255
+	 * bytes.
+	 */
 	snprintf(t->temp, sizeof(t->temp), ".%.240s.", t->name);
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))
 		memset(random, 0, sizeof(random));
@@ -221,8 +232,8 @@ static int create_temp(struct store_temp *t)
 	sigprocmask(SIG_SETMASK, &all, &before);
 	for (int tries = 0; tries < 100 && error == EEXIST; tries++) {
 		make_temp_name(t);
-		t->fd = openat(t->dir, t->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-			       0644);
+		t->fd = openat(t->dir, t->temp,
+			       O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
 		error = t->fd < 0 ? errno : 0;
 	}
 	t->open = error == 0;

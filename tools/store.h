@@ -3,13 +3,13 @@
 #define TOOLS_STORE_H
 
 /*
- * Files that are served and files that arrive. A path from a peer never leaves the directory served: it is
- * resolved by the kernel with RESOLVE_BENEATH (openat2(2)), which also holds against directories that are
- * moved meanwhile. Only regular files are read or replaced. What arrives is written under a temporary name in
- * its directory and takes its own name when it is complete.
+ * Files that are served and files that arrive. A path from a peer never leaves the directory
+ * served: it is resolved by the kernel with RESOLVE_BENEATH (openat2(2)), which also holds against
+ * directories that are moved meanwhile. Only regular files are read or replaced. What arrives is
+ * written under a temporary name in its directory and takes its own name when it is complete.
  *
- * All functions return 0 or a negative errno; with a `why`, a sentence for people is in it then. They
- * block as long as the file system does.
+ * All functions return 0 or a negative errno; with a `why`, a sentence for people is in it then.
+ * They block as long as the file system does.
  */
 
 #include <stdbool.h>
@@ -39,8 +39,8 @@ struct store_temp {
 int store_open_root(const char *dir, int *ret_fd, char why[static STORE_WHY_MAX]);
 
 /*
- * Opens what a peer asks for, below root. -ENOENT, -EACCES, -EISDIR, -EXDEV (it leads out of the directory),
- * -EINVAL (no regular file), …
+ * Opens what a peer asks for, below root. -ENOENT, -EACCES, -EISDIR, -EXDEV (it leads out of the
+ * directory), -EINVAL (no regular file), …
  */
 int store_source_open(int root, const char *path, struct store_source *ret,
 		      char why[static STORE_WHY_MAX]);
@@ -56,22 +56,23 @@ int store_source_read(const struct store_source *s, void *data, uint32_t bytes, 
 		      char why[static STORE_WHY_MAX]);
 
 /*
- * -ESTALE where size, modification or change time are not what they were at the opening. (Two changes within
- * one tick of the kernel's clock look like one.)
+ * -ESTALE where size, modification or change time are not what they were at the opening. (Two
+ * changes within one tick of the kernel's clock look like one.)
  */
 int store_source_unchanged(const struct store_source *s, char why[static STORE_WHY_MAX]);
 
 /*
- * Begins a file of size_bytes that arrives as `path` below root. An existing regular file of that name stays
- * as it is until the commit replaces it at once; anything else of that name is refused (-EISDIR, -EEXIST).
- * -ENOENT (the directory), -EXDEV, -EACCES, -ENOSPC (less room than size_bytes), …
+ * Begins a file of size_bytes that arrives as `path` below root. An existing regular file of that
+ * name stays as it is until the commit replaces it at once; anything else of that name is refused
+ * (-EISDIR, -EEXIST). -ENOENT (the directory), -EXDEV, -EACCES, -ENOSPC (less room than
+ * size_bytes), …
  */
 int store_temp_begin(int root, const char *path, uint64_t size_bytes, struct store_temp *ret,
 		     char why[static STORE_WHY_MAX]);
 
 /*
- * The same for a path of the user's own. A directory: `default_name` in it. A symbolic link: the file that
- * it leads to.
+ * The same for a path of the user's own. A directory: `default_name` in it. A symbolic link: the
+ * file that it leads to.
  */
 int store_temp_begin_local(const char *path, const char *default_name, uint64_t size_bytes,
 			   struct store_temp *ret, char why[static STORE_WHY_MAX]);
@@ -79,7 +80,10 @@ int store_temp_begin_local(const char *path, const char *default_name, uint64_t 
 int store_temp_write(struct store_temp *t, const void *data, uint32_t bytes, uint64_t offset,
 		     char why[static STORE_WHY_MAX]);
 
-/* Gives the file its name. sync: on the disk before that, and its name after. On failure nothing is left. */
+/*
+ * Gives the file its name. sync: on the disk before that, and its name after. On failure nothing is
+ * left.
+ */
 int store_temp_commit(struct store_temp *t, bool sync, char why[static STORE_WHY_MAX]);
 
 /* Removes the temporary file, if there is one. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 
-/* The daemon's tables, as they come: for people with sizes that can be read, as JSON with plain numbers. */
+/*
+ * The daemon's tables, as they come: for people with sizes that can be read, as JSON with plain
+ * numbers.
+ */
 
 #include "tools/tool.h"
 

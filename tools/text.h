@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 /*
- * Makes text harmless to a terminal, in place: what is not printable in this locale becomes '?' (a file's
- * name or a server's sentence may hold escape sequences). Returns text.
+ * Makes text harmless to a terminal, in place: what is not printable in this locale becomes '?' (a
+ * file's name or a server's sentence may hold escape sequences). Returns text.
  */
 char *text_clean(char *text);
 
@@ -17,9 +17,9 @@ char *text_clean(char *text);
 void text_json(FILE *out, const char *text);
 
 /*
- * The path of xfer://HOST[:PORT]/PERCENT-PATH[?…], decoded, without its first slash (so "xfer://h/" gives
- * ""). -EINVAL: no xfer URL, no path, a bad percent code or a NUL in it; *ret_why is then a constant
- * sentence. -ENAMETOOLONG: does not fit.
+ * The path of xfer://HOST[:PORT]/PERCENT-PATH[?…], decoded, without its first slash (so "xfer://h/"
+ * gives ""). -EINVAL: no xfer URL, no path, a bad percent code or a NUL in it; *ret_why is then a
+ * constant sentence. -ENAMETOOLONG: does not fit.
  */
 int text_url_path(const char *url, char *buf, size_t size, const char **ret_why);
 

@@ -90,6 +90,7 @@ const char *tool_speed(uint64_t bytes, uint64_t ns, char *buf, size_t size)
 	char total[32], rate[32];
 
 	snprintf(buf, size, "%s in %.*f s, %s/s", xc_size_format(bytes, total, sizeof(total)),
-		 s < 1 ? 3 : 2, s, xc_size_format((uint64_t)((double)bytes / s), rate, sizeof(rate)));
+		 s < 1 ? 3 : 2, s,
+		 xc_size_format((uint64_t)((double)bytes / s), rate, sizeof(rate)));
 	return buf;
 }

@@ -37,7 +37,8 @@ struct xd_core {
 	void *spare_lists[2]; /* blocks for segment lists, by class */
 	uint32_t n_spare_lists[2];
 	bool draining;
-	uint32_t unfinished; /* of all sessions: transfers not yet ended, RECVs and CANCELs left out */
+	/* of all sessions: transfers not yet ended, RECVs and CANCELs left out */
+	uint32_t unfinished;
 	struct xd_timer drain;
 	uint64_t counters[XD_COUNTER_COUNT];
 };

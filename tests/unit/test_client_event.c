@@ -248,7 +248,7 @@ static void on_alarm(int signal)
 static void a_signal_ends_a_poll(void **state)
 {
 	struct sigaction act = { .sa_handler = on_alarm };
-	struct itimerval t = { .it_value = { .tv_usec = 20000 }, .it_interval = { .tv_usec = 20000 } };
+	struct itimerval t = {.it_value = {.tv_usec = 20000}, .it_interval = {.tv_usec = 20000}};
 	struct itimerval off = { 0 };
 	sigset_t alarms;
 	struct xfer_event e;

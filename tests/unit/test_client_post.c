@@ -192,7 +192,8 @@ static void bad_shapes(void **state)
 	refused(xfer_post_read(ep, huge, 4097, t, 1, 0, 0, NULL), -EINVAL, "4097 local segments");
 	refused(xfer_post_write(ep, v, 1, t, 0, 0, 0, NULL), -EINVAL,
 		"write: 0 remote segments: 1 to 4096");
-	refused(xfer_post_send(ep, huge, 4097, 0, 0, NULL), -EINVAL, "send: 4097 local segments: 0");
+	refused(xfer_post_send(ep, huge, 4097, 0, 0, NULL), -EINVAL,
+		"send: 4097 local segments: 0");
 	refused(xfer_post_read(ep, NULL, 1, t, 1, 0, 0, NULL), -EINVAL,
 		"the list of local segments is NULL");
 	refused(xfer_post_read(ep, v, 1, NULL, 1, 0, 0, NULL), -EINVAL,
@@ -223,7 +224,8 @@ static void bad_shapes(void **state)
 		"grant: 0 bytes: 1 to 2^32-1");
 	refused(xfer_grant(ep, data, UINT64_C(1) << 32, XFER_GRANT_READ, 0, 0, 0, NULL), -EINVAL,
 		"grant: 4294967296 bytes");
-	refused(xfer_grant(ep, NULL, 8, XFER_GRANT_READ, 0, 0, 0, NULL), -EINVAL, "8 bytes at NULL");
+	refused(xfer_grant(ep, NULL, 8, XFER_GRANT_READ, 0, 0, 0, NULL), -EINVAL,
+		"8 bytes at NULL");
 	refused(xfer_grant(ep, data + BUF_BYTES - 7, 8, XFER_GRANT_READ, 0, 0, 0, NULL), -EFAULT,
 		"grant: not all of the 8 bytes are in a buffer");
 	refused(xfer_grant(ep, v, 8, XFER_GRANT_READ, 0, 0, 0, NULL), -EFAULT, "in a buffer");
@@ -245,13 +247,16 @@ static void states(void **state)
 
 	(void)state;
 	assert_int_equal(xfer_ep_new(c, "xfer://127.0.0.1/", NULL, &e2), 0);
-	refused(xfer_post_recv(e2, &v, 1, 0, 0, NULL), -ENOTCONN, "recv: the endpoint is not ready");
+	refused(xfer_post_recv(e2, &v, 1, 0, 0, NULL), -ENOTCONN,
+		"recv: the endpoint is not ready");
 	fake_say_ready(&fake, e2->number, 0);
 	assert_int_equal(xfer_ep_wait(e2, XFER_EP_READY, 20000), 0);
 	assert_int_equal(poll_one().type, XFER_EVENT_READY);
-	refused(xfer_post_send(e2, &v, 1, 0, 0, NULL), -ENOTCONN, "send: the endpoint is not connected");
+	refused(xfer_post_send(e2, &v, 1, 0, 0, NULL), -ENOTCONN,
+		"send: the endpoint is not connected");
 	refused(xfer_post_read(e2, &v, 1, &t, 1, 0, 0, NULL), -ENOTCONN, "not connected");
-	refused(xfer_grant(e2, data, 8, XFER_GRANT_READ, 0, 0, 0, NULL), -ENOTCONN, "not connected");
+	refused(xfer_grant(e2, data, 8, XFER_GRANT_READ, 0, 0, 0, NULL), -ENOTCONN,
+		"not connected");
 	assert_int_equal(xfer_post_recv(e2, &v, 1, 0, 0, NULL), 0);
 	fake_say_disconnected(&fake, e2->number, -XFER_E_PEER_GONE);
 	assert_int_equal(poll_one().type, XFER_EVENT_DISCONNECTED);

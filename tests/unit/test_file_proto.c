@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 
-/* The file protocol's bytes: each message as the tables in file-proto.h have it, and nothing else. */
+/*
+ * The file protocol's bytes: each message as the tables in file-proto.h have it, and nothing else.
+ */
 
 #include "tools/file-proto.h"
 
@@ -31,9 +33,11 @@ static void bytes_of_each_message(void **state)
 					  0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
 					  0,    0,    0x10, 0,    0xa1, 0xa2, 0xa3, 0xa4,
 					  0xc1, 0xc2, 0xc3, 0xc4, 0,    0,    0,    0};
-	static const uint8_t done[16] = {4, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 5, 0xde, 0xad, 0xbe, 0xef};
+	static const uint8_t done[16] = {4, 0, 0, 0, 0,	   0,	 0,    7,
+					 0, 0, 0, 5, 0xde, 0xad, 0xbe, 0xef};
 	static const uint8_t opened[16] = {2, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2};
-	static const uint8_t path[19] = {1, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 'a', '/', 'b'};
+	static const uint8_t path[19] = {1, 0, 0, 3, 0, 0, 0,	0,   0,	 0,
+					 0, 0, 0, 0, 1, 0, 'a', '/', 'b'};
 	static const uint8_t result[10] = {5, 0, 0, 2, 0, 0, 0, 2, 'n', 'o'};
 	uint8_t buf[FP_MESSAGE_MAX];
 	struct fp_message m;

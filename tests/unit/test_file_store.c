@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 
-/* Files of the file tool: what is served cannot be left, what arrives is there whole or not at all. */
+/*
+ * Files of the file tool: what is served cannot be left, what arrives is there whole or not at all.
+ */
 #define _GNU_SOURCE 1
 
 #include "tools/store.h"
@@ -79,9 +81,10 @@ static int setup(void **state)
 	write_file("served/file", "content");
 	write_file("served/dir/inner", "inner");
 	if (mkfifo(at("served/fifo"), 0644) || symlink("../outside", at("served/up")) ||
-	    symlink(at("outside"), at("served/absolute")) || symlink("..", at("served/dir/parent")) ||
-	    symlink("../..", at("served/dir/out")) || symlink("file", at("served/link")) ||
-	    symlink("/proc/self/root", at("served/magic")) || symlink("loop", at("served/loop")))
+	    symlink(at("outside"), at("served/absolute")) ||
+	    symlink("..", at("served/dir/parent")) || symlink("../..", at("served/dir/out")) ||
+	    symlink("file", at("served/link")) || symlink("/proc/self/root", at("served/magic")) ||
+	    symlink("loop", at("served/loop")))
 		return -1;
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", at("served/socket"));
 	fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -127,9 +130,16 @@ static void regular_files_are_served(void **state)
 
 static void nothing_leads_out(void **state)
 {
-	static const char *const ways[] = {"../outside", "dir/../../outside", "up", "absolute",
-					   "dir/out/outside", "dir/parent/../outside", "/etc/passwd",
-					   "/", "..", "//etc/passwd"};
+	static const char *const ways[] = {"../outside",
+					   "dir/../../outside",
+					   "up",
+					   "absolute",
+					   "dir/out/outside",
+					   "dir/parent/../outside",
+					   "/etc/passwd",
+					   "/",
+					   "..",
+					   "//etc/passwd"};
 	char real[256];
 
 	(void)state;
@@ -169,7 +179,9 @@ static void changes_are_seen(void **state)
 	assert_int_equal(store_source_read(&s, data, 4, 6, why), 0);
 	assert_memory_equal(data, "6789", 4);
 	assert_int_equal(store_source_unchanged(&s, why), 0);
-	/* Written to in place: the time moves. The clock of files ticks slowly, hence an old time. */
+	/*
+	 * Written to in place: the time moves. The clock of files ticks slowly, hence an old time.
+	 */
 	fd = open(at("served/changing"), O_WRONLY);
 	assert_int_equal(futimens(fd, (struct timespec[]){{.tv_sec = 1}, {.tv_sec = 1}}), 0);
 	assert_int_equal(store_source_unchanged(&s, why), -ESTALE);
@@ -268,7 +280,9 @@ static void nothing_arrives_outside(void **state)
 	assert_int_equal(begin("dir/"), -EISDIR);
 	assert_int_equal(begin("."), -EISDIR);
 	assert_int_equal(begin("dir/.."), -EISDIR);
-	/* A link would be replaced, not followed; a FIFO would lose its readers: neither is meant. */
+	/*
+	 * A link would be replaced, not followed; a FIFO would lose its readers: neither is meant.
+	 */
 	assert_int_equal(begin("up"), -EEXIST);
 	assert_int_equal(begin("fifo"), -EEXIST);
 	expect_file("outside", "secret");

@@ -55,7 +55,8 @@ static void json_strings(void **state)
 	expect_json("", "\"\"");
 	expect_json("a\"b\\c/d", "\"a\\\"b\\\\c/d\"");
 	expect_json("\n\033", "\"\\u000a\\u001b\"");
-	expect_json("\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80", "\"\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80\"");
+	expect_json("\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80",
+		    "\"\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80\"");
 	/* a lone byte, one cut short, an overlong slash, a surrogate, one beyond Unicode */
 	expect_json("\xff", "\"\\ufffd\"");
 	expect_json("\xe2\x82", "\"\\ufffd\\ufffd\"");
@@ -94,7 +95,8 @@ static void paths_of_urls(void **state)
 	expect_path("xfer://host/a%20b%2fc%25", "a b/c%");
 	expect_path("xfer://host/a?require=tcp", "a");
 	expect_path("xfer://host/a%3fb?require=tcp", "a?b");
-	expect_path("xfer://host/1234567890123456789012345678901", "1234567890123456789012345678901");
+	expect_path("xfer://host/1234567890123456789012345678901",
+		    "1234567890123456789012345678901");
 	expect_no_path("xfer://host/12345678901234567890123456789012", -ENAMETOOLONG);
 	expect_no_path("http://host/a", -EINVAL);
 	expect_no_path("host/a", -EINVAL);
