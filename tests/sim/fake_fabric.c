@@ -11,6 +11,8 @@
 
 /* ---- objects */
 
+#define DEAD_MAX 2000
+
 void fake_object_add(struct fabric *f, struct xc_list *list, struct fake_object *o,
 		     enum fake_magic magic)
 {
@@ -26,8 +28,16 @@ void fake_object_dead(struct fake_object *o)
 
 	o->dead = true;
 	xc_list_remove(&o->link);
-	xc_list_append(&f->dead, &o->link);
 	f->alive--;
+	if (o->magic == FAKE_EP) {
+		xc_list_append(&f->dead_eps, &o->link);
+		return;
+	}
+	xc_list_append(&f->dead, &o->link);
+	if (f->n_dead < DEAD_MAX)
+		f->n_dead++;
+	else
+		free(xc_container_of(xc_list_pop(&f->dead), struct fake_object, link));
 }
 
 void fake_object_use(const struct fake_object *o, enum fake_magic magic, const char *call)
@@ -267,7 +277,7 @@ static void free_dead(struct fabric *f)
 {
 	struct xc_list *l;
 
-	while ((l = xc_list_pop(&f->dead)))
+	while ((l = xc_list_pop(&f->dead)) || (l = xc_list_pop(&f->dead_eps)))
 		free(xc_container_of(l, struct fake_object, link));
 }
 
@@ -340,6 +350,7 @@ int fake_fabric_open(const struct fake_options *options, const struct xd_engine_
 	xc_list_init(&f->listeners);
 	xc_list_init(&f->conns);
 	xc_list_init(&f->dead);
+	xc_list_init(&f->dead_eps);
 	xc_list_init(&f->laters);
 	xc_list_init(&f->queue);
 	*ret = f;
@@ -393,11 +404,9 @@ static struct fabric_ep *by_tag(struct fabric *f, uint64_t tag)
 		if (ep->tag == tag)
 			return ep;
 	/* The dead keep their excuses. */
-	struct fake_object *o;
-
-	xc_list_for_each(o, &f->dead, link)
-		if (o->magic == FAKE_EP && ((struct fabric_ep *)o)->tag == tag)
-			return (struct fabric_ep *)o;
+	xc_list_for_each(ep, &f->dead_eps, o.link)
+		if (ep->tag == tag)
+			return ep;
 	return NULL;
 }
 
@@ -419,7 +428,6 @@ void fake_fabric_excuse_set(struct fabric *f, uint64_t tag, const char *why)
 void fake_fabric_killed(struct fabric *f, void (*fn)(void *ctx, uint64_t ep_tag), void *ctx)
 {
 	struct fabric_ep *ep;
-	struct fake_object *o;
 
 	if (!f->any_killed)
 		return;
@@ -429,12 +437,10 @@ void fake_fabric_killed(struct fabric *f, void (*fn)(void *ctx, uint64_t ep_tag)
 			fn(ctx, ep->tag);
 		ep->killed = false;
 	}
-	xc_list_for_each(o, &f->dead, link) {
-		ep = (struct fabric_ep *)o;
-		if (o->magic != FAKE_EP || !ep->killed)
-			continue;
+	xc_list_for_each(ep, &f->dead_eps, o.link) {
+		if (ep->killed)
+			fn(ctx, ep->tag);
 		ep->killed = false;
-		fn(ctx, ep->tag);
 	}
 }
 

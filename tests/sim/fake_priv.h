@@ -12,7 +12,7 @@ enum fake_magic {
 };
 
 /*
- * The dead are kept until the instance is closed, so that the use of one is seen for what it is.
+ * The dead are kept for a long while, so that the use of one is seen for what it is; endpoints as long as the instance.
  */
 struct fake_object {
 	struct xc_list link; /* of its kind, or of the dead */
@@ -52,7 +52,8 @@ struct fabric {
 	struct xd_engine_ref engine;
 	const struct fabric_events *events;
 	uint64_t turn, executed;
-	struct xc_list pds, mrs, mws, eps, listeners, conns, dead;
+	struct xc_list pds, mrs, mws, eps, listeners, conns, dead, dead_eps;
+	uint32_t n_dead;
 	struct xc_list laters, queue;
 	uint32_t alive;
 	uint16_t next_port;
