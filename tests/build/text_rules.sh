@@ -16,11 +16,11 @@ code() {
 }
 
 no_licence() {
-	local file
-	while IFS= read -r file; do
-		head -n 2 "$1/$file" | grep -q \
-			'SPDX-License-Identifier: GPL-2\.0-only OR BSD-2-Clause' || echo "$file"
-	done < <(code "$1")
+	code "$1" | (cd "$1" && tr '\n' '\0' | xargs -0r awk -v \
+		want='SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause' '
+		FNR == 1 { if (file && !seen) print file; file = FILENAME; seen = 0 }
+		FNR <= 2 && index($0, want) { seen = 1 }
+		END { if (file && !seen) print file }')
 }
 
 notes() {
@@ -30,10 +30,14 @@ notes() {
 	} | (cd "$1" && tr '\n' '\0' | xargs -0r grep -nHiE "$words")
 }
 
+# A message in quotes stays in one piece, for those who search for it.
 long_lines() {
-	sources "$1" -name '*.[ch]' | while IFS= read -r file; do
-		expand "$1/$file" | awk -v f="$file" 'length($0) > 100 { print f ":" NR }'
-	done
+	sources "$1" -name '*.[ch]' | (cd "$1" && /usr/bin/python3 -c '
+import sys
+for name in sys.stdin.read().split():
+    for n, line in enumerate(open(name, encoding="utf-8"), 1):
+        if len(line.rstrip("\n").expandtabs(8)) > 100 and not line.lstrip().startswith("\""):
+            print("%s:%d" % (name, n))')
 }
 
 expect_none() {
