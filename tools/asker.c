@@ -196,8 +196,8 @@ static void on_done(struct asker_private *p, const struct fp_done *m, uint32_t e
 
 	if (!p->opened || m->chunk != p->done || m->chunk >= p->next || s->chunk != m->chunk ||
 	    s->state != SLOT_GRANTED || m->length_bytes != s->bytes) {
-		protocol_error(p, "DONE for %u bytes of chunk %u, which is not its turn", m->length_bytes,
-			       m->chunk);
+		protocol_error(p, "DONE for %u bytes of chunk %u, which is not its turn",
+			       m->length_bytes, m->chunk);
 		return;
 	}
 	if (p->asker->operation == FP_PUT && m->crc != s->crc) {
@@ -291,7 +291,8 @@ static void on_completed(struct link *l, enum link_kind kind, unsigned int slot,
 		return;
 	if (kind == LINK_GRANT)
 		granted(p, slot, event);
-	else if (kind == LINK_REVOKE && (event->status == 0 || event->status == -XFER_E_GRANT_ENDED))
+	else if (kind == LINK_REVOKE &&
+		 (event->status == 0 || event->status == -XFER_E_GRANT_ENDED))
 		chunk_through(p, slot);
 	else if (kind == LINK_REVOKE)
 		link_break(l, event->status, event->text);
@@ -301,7 +302,9 @@ static void on_broken(struct link *l, int status, const char *text)
 {
 	struct asker_private *p = of_link(l);
 
-	/* A get is complete when its file has its name: that the server hears of it is a courtesy. */
+	/*
+	 * A get is complete when its file has its name: that the server hears of it is a courtesy.
+	 */
 	if (p->asker->operation != FP_GET || !p->told)
 		failure_set(&p->asker->failure, status, "%s", text);
 	p->over = true;
@@ -346,7 +349,8 @@ static void on_refused(struct asker_private *p, const struct xfer_event *event)
 	if (event->private_data_bytes <= sizeof(event->private_data) &&
 	    event->status == -XFER_E_REJECTED &&
 	    fp_decode_reject(event->private_data, event->private_data_bytes, &reject) == 0)
-		failure_set(&p->asker->failure, event->status, "the server refuses: %s", reject.text);
+		failure_set(&p->asker->failure, event->status, "the server refuses: %s",
+			    reject.text);
 	else
 		failure_set(&p->asker->failure, event->status, "%s",
 			    event->text[0] ? event->text : xfer_strerror(event->status));
@@ -422,7 +426,10 @@ static void run(struct asker_private *p)
 	while (!p->over) {
 		start_chunks(p);
 		look_whether_last(p);
-		/* What the daemon does not take yet is tried again; nothing else would wake us for it. */
+		/*
+		 * What the daemon does not take yet is tried again; nothing else would wake us for
+		 * it.
+		 */
 		wait_ms = link_pump(&p->link) ? 5 : 1000;
 		if (p->over)
 			break;
@@ -491,5 +498,6 @@ void asker_report(const struct asker *a, const struct tool *t, const char *file,
 	}
 	snprintf(name, sizeof(name), "%s", get ? file : a->url);
 	fprintf(out, "%s: %s over %s, verified (%u chunks, CRC32c)\n", text_clean(name),
-		tool_speed(a->size_bytes, a->moving_ns, speed, sizeof(speed)), a->fabric, a->chunks);
+		tool_speed(a->size_bytes, a->moving_ns, speed, sizeof(speed)), a->fabric,
+		a->chunks);
 }

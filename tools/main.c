@@ -56,7 +56,15 @@ static const struct command commands[] = {
 	 "Sets from which level on the daemon logs.\n"},
 };
 
-enum { OPT_SOCKET = 256, OPT_ADMIN_SOCKET, OPT_ADMIN, OPT_LISTEN, OPT_WRITABLE, OPT_CLIENTS, OPT_SYNC };
+enum {
+	OPT_SOCKET = 256,
+	OPT_ADMIN_SOCKET,
+	OPT_ADMIN,
+	OPT_LISTEN,
+	OPT_WRITABLE,
+	OPT_CLIENTS,
+	OPT_SYNC
+};
 
 static const struct option options[] = {
 	{"socket", required_argument, NULL, OPT_SOCKET},
@@ -128,7 +136,10 @@ static int unknown_command(const struct tool *t, const char *text)
 
 static int bad_option(const struct tool *t, char **argv, int opt)
 {
-	/* optopt is the character, or 0 (or the value) of a long option: what was typed says it best. */
+	/*
+	 * optopt is the character, or 0 (or the value) of a long option: what was typed says it
+	 * best.
+	 */
 	const char *typed = argv[optind - 1];
 
 	if (opt == ':')
@@ -146,7 +157,8 @@ static int parse_clients(struct tool *t, const char *text)
 
 	errno = 0;
 	t->clients_max = strtoull(text, &end, 10);
-	if (errno || *text < '0' || *text > '9' || *end || t->clients_max < 1 || t->clients_max > 1024)
+	if (errno || *text < '0' || *text > '9' || *end || t->clients_max < 1 ||
+	    t->clients_max > 1024)
 		return tool_usage(t, "--clients %s: is not a number from 1 to 1,024", text);
 	return TOOL_OK;
 }
@@ -169,8 +181,8 @@ static int misplaced(const struct tool *t, const struct command *command, int op
 }
 
 /*
- * Options up to the first other argument, or, with a command, all of them. 0, an exit status, or -1: done, nothing
- * was wrong (--help).
+ * Options up to the first other argument, or, with a command, all of them. 0, an exit status, or
+ * -1: done, nothing was wrong (--help).
  */
 static int parse_options(struct tool *t, const struct command *command, int argc, char **argv)
 {
@@ -234,7 +246,8 @@ static int run_command(struct tool *t, const struct command *command, int argc, 
 	t->arguments = argv + optind;
 	t->n_arguments = argc - optind;
 	if (command->socket == CLIENT_ONLY && t->admin)
-		return tool_usage(t, "speaks on the clients' socket only; --admin does not go with it");
+		return tool_usage(
+			t, "speaks on the clients' socket only; --admin does not go with it");
 	if (command->socket == ADMIN_ONLY)
 		t->admin = true;
 	if (command->n_arguments >= 0 && t->n_arguments != command->n_arguments)

@@ -451,7 +451,8 @@ void served_event(struct served *s, const struct xfer_event *event)
 			link_break(&s->link, event->status, event->text);
 		break;
 	case XFER_EVENT_DISCONNECTED:
-		link_break(&s->link, event->status ? event->status : -XFER_E_PEER_GONE, event->text);
+		link_break(&s->link, event->status ? event->status : -XFER_E_PEER_GONE,
+			   event->text);
 		break;
 	case XFER_EVENT_CONNECT_REQUEST:
 	case XFER_EVENT_DAEMON_GONE:

@@ -28,7 +28,9 @@ char *text_clean(char *text)
 	return text;
 }
 
-/* The length of the UTF-8 sequence at p, 0 where it is none (overlong and surrogate ones are none). */
+/*
+ * The length of the UTF-8 sequence at p, 0 where it is none (overlong and surrogate ones are none).
+ */
 static size_t utf8_length(const uint8_t *p)
 {
 	size_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3
@@ -87,7 +89,8 @@ static int decode_percent(const char *p, const char *end, char *buf, size_t size
 
 		if (c == '%') {
 			if (end - p < 2 || hex(p[0]) < 0 || hex(p[1]) < 0) {
-				*ret_why = "after % two hexadecimal digits must follow (%25 is % itself)";
+				*ret_why =
+					"after % two hexadecimal digits must follow (%25 is % itself)";
 				return -EINVAL;
 			}
 			c = hex(p[0]) << 4 | hex(p[1]);
@@ -145,7 +148,8 @@ int text_url_path(const char *url, char *buf, size_t size, const char **ret_why)
 	end = p + strcspn(p, "?#");
 	slash = memchr(p, '/', (size_t)(end - p));
 	if (!is_authority(p, slash ? slash : end)) {
-		*ret_why = "HOST is a name or an address (of IPv6: in brackets), PORT from 1 to 65,535";
+		*ret_why =
+			"HOST is a name or an address (of IPv6: in brackets), PORT from 1 to 65,535";
 		return -EINVAL;
 	}
 	if (!slash) {

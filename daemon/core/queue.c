@@ -232,7 +232,9 @@ static bool another_waits(const struct xd_endpoint *ep, bool window)
 	return false;
 }
 
-/* The head cannot be posted for want of something. It waits its turn (I8), but not for ever (I7). */
+/*
+ * The head cannot be posted for want of something. It waits its turn (I8), but not for ever (I7).
+ */
 static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 {
 	const struct xd_core *core = ep->session->core;

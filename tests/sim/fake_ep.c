@@ -239,7 +239,8 @@ static void set_tag(struct fabric_ep *ep, const void *data, size_t bytes)
 static void check_data(struct fabric_ep *ep, size_t bytes, size_t most)
 {
 	(void)ep;
-	sim_check(bytes <= most, "fabric.h", "%zu bytes of private data, %zu are allowed", bytes, most);
+	sim_check(bytes <= most, "fabric.h", "%zu bytes of private data, %zu are allowed", bytes,
+		  most);
 }
 
 int fake_ep_connect(struct fabric_ep *ep, const struct xc_addr *dst, const void *private_data,
@@ -392,11 +393,14 @@ int fake_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, void
 	l->pending = true;
 	*ret_at = where;
 	fake_object_add(f, &f->listeners, &l->o, FAKE_LISTENER);
-	return fake_answer((struct fake_later){ .done = done, .object = &l->o,
-						.finish = listen_ends,
-						.status = fake_dice(f, f->options.dice.listen_fail) ?
-								  -EADDRINUSE : 0,
-						.ret = (void **)ret, .value = l },
+	return fake_answer((struct fake_later){.done = done,
+					       .object = &l->o,
+					       .finish = listen_ends,
+					       .status = fake_dice(f, f->options.dice.listen_fail)
+								 ? -EADDRINUSE
+								 : 0,
+					       .ret = (void **)ret,
+					       .value = l},
 			   f->options.dice.listen_slow);
 }
 

@@ -102,7 +102,8 @@ static void later_ends(struct fake_later *l)
 
 /* ---- events */
 
-struct fake_event *fake_event(struct fabric *f, enum fake_event_kind kind, void *subject, int status)
+struct fake_event *fake_event(struct fabric *f, enum fake_event_kind kind, void *subject,
+			      int status)
 {
 	struct fake_event *e = calloc(1, sizeof(*e));
 
@@ -385,13 +386,13 @@ void fake_fabric_dump(struct fabric *f)
 	struct fabric_ep *ep;
 
 	sim_note("%s: turn %llu", f->options.caps.name, (unsigned long long)f->turn);
-	xc_list_for_each(ep, &f->eps, o.link)
-		sim_note("  ep %llu %s%s%s peer %llu sends %llu-%llu receives %llu-%llu rnr %u %s",
-			 (unsigned long long)ep->tag, states[ep->state], ep->stalled ? " stalled" : "",
-			 ep->mute ? " mute" : "", ep->peer ? (unsigned long long)ep->peer->tag : 0,
-			 (unsigned long long)ep->send.retired, (unsigned long long)ep->send.posted,
-			 (unsigned long long)ep->recv.retired, (unsigned long long)ep->recv.posted, ep->rnr,
-			 ep->excuse);
+	xc_list_for_each(ep, &f->eps, o.link) sim_note(
+		"  ep %llu %s%s%s peer %llu sends %llu-%llu receives %llu-%llu rnr %u %s",
+		(unsigned long long)ep->tag, states[ep->state], ep->stalled ? " stalled" : "",
+		ep->mute ? " mute" : "", ep->peer ? (unsigned long long)ep->peer->tag : 0,
+		(unsigned long long)ep->send.retired, (unsigned long long)ep->send.posted,
+		(unsigned long long)ep->recv.retired, (unsigned long long)ep->recv.posted, ep->rnr,
+		ep->excuse);
 }
 
 /* ---- endpoints by their tags */

@@ -2,17 +2,28 @@
 #ifndef SIM_FAKE_PRIV_H
 #define SIM_FAKE_PRIV_H
 
-/* Inside the fake fabric: fake_fabric.c (instance, events), fake_mem.c (memory, keys), fake_ep.c, fake_queue.c. */
+/*
+ * Inside the fake fabric: fake_fabric.c (instance, events), fake_mem.c (memory, keys), fake_ep.c,
+ * fake_queue.c.
+ */
 
 #include "common/list.h"
 #include "tests/sim/fake_fabric.h"
 
 enum fake_magic {
-	FAKE_FABRIC = 0xfab0001, FAKE_PD, FAKE_MR, FAKE_MW, FAKE_EP, FAKE_LISTENER, FAKE_CONN, FAKE_REGION,
+	FAKE_FABRIC = 0xfab0001,
+	FAKE_PD,
+	FAKE_MR,
+	FAKE_MW,
+	FAKE_EP,
+	FAKE_LISTENER,
+	FAKE_CONN,
+	FAKE_REGION,
 };
 
 /*
- * The dead are kept for a long while, so that the use of one is seen for what it is; endpoints as long as the instance.
+ * The dead are kept for a long while, so that the use of one is seen for what it is; endpoints as
+ * long as the instance.
  */
 struct fake_object {
 	struct xc_list link; /* of its kind, or of the dead */
@@ -138,7 +149,7 @@ struct fabric_ep {
 	bool up_delivered;
 	bool user_ended;           /* ep_error or ep_disconnect was called */
 	bool user_error;
-	bool killed;               /* by its user, while it was connected and nothing was wrong with it */
+	bool killed; /* by its user, while it was connected and nothing was wrong with it */
 	bool mute;                 /* reports no flushes */
 	bool stalled;
 	uint64_t stall_after, vanish_after; /* executed bytes and requests until then; 0 = never */
@@ -165,28 +176,34 @@ struct fabric_conn {
 };
 
 /* fake_fabric.c */
-void fake_object_add(struct fabric *f, struct xc_list *list, struct fake_object *o, enum fake_magic magic);
+void fake_object_add(struct fabric *f, struct xc_list *list, struct fake_object *o,
+		     enum fake_magic magic);
 void fake_object_dead(struct fake_object *o);
 void fake_object_use(const struct fake_object *o, enum fake_magic magic, const char *call);
 bool fake_dice(struct fabric *f, uint32_t permille);
 uint64_t fake_due(struct fabric *f);
 /*
- * Ends a call that takes a struct fabric_done: now, or later where the dice (in 1,000) say so. What it returns the call returns.
+ * Ends a call that takes a struct fabric_done: now, or later where the dice (in 1,000) say so. What
+ * it returns the call returns.
  */
 int fake_answer(struct fake_later answer, uint32_t slow);
-struct fake_event *fake_event(struct fabric *f, enum fake_event_kind kind, void *subject, int status);
+struct fake_event *fake_event(struct fabric *f, enum fake_event_kind kind, void *subject,
+			      int status);
 void fake_events_drop(struct fabric *f, void *subject);
 /* Runs a call's body outside events: the user may call in, but not the fabric out of itself. */
 bool fake_lost(const struct fabric *f);
 
 /* fake_mem.c */
-int fake_region_map(int fd, uint64_t size_bytes, void *ctx, struct fabric_region **ret, char *ret_why, size_t size);
+int fake_region_map(int fd, uint64_t size_bytes, void *ctx, struct fabric_region **ret,
+		    char *ret_why, size_t size);
 void fake_region_unmap(struct fabric_region *region);
-int fake_copy(struct fabric_region *region, uint64_t offset, void *memory, size_t size, bool to_region);
+int fake_copy(struct fabric_region *region, uint64_t offset, void *memory, size_t size,
+	      bool to_region);
 int fake_pd_alloc(struct fabric *f, uint32_t owner, struct fabric_pd **ret);
 void fake_pd_free(struct fabric_pd *pd);
-int fake_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset, uint64_t length, uint64_t iova,
-		int access, struct fabric_done *done, struct ibv_mr **ret_mr);
+int fake_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,
+		uint64_t length, uint64_t iova, int access, struct fabric_done *done,
+		struct ibv_mr **ret_mr);
 int fake_mr_dereg(struct ibv_mr *mr, struct fabric_done *done);
 int fake_mw_alloc(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw **ret_mw);
 int fake_mw_dealloc(struct ibv_mw *mw, struct fabric_done *done);
@@ -196,21 +213,25 @@ void fake_mw_unbind(struct fake_mw *mw);
 /* Host memory behind a local piece; NULL: it faults. The key was checked when it was posted. */
 uint8_t *fake_local(struct fabric_ep *ep, const struct ibv_sge *sge, uint64_t at);
 /* What a request of the peer's finds at `ep`: 0 and memory, or an enum ibv_wc_status. */
-int fake_remote(struct fabric_ep *ep, uint32_t rkey, uint64_t address, uint64_t length, int access, uint8_t **ret);
+int fake_remote(struct fabric_ep *ep, uint32_t rkey, uint64_t address, uint64_t length, int access,
+		uint8_t **ret);
 struct fake_mw *fake_mw_by_rkey(struct fabric_ep *ep, uint32_t rkey);
 void fake_fault(struct fabric *f, struct fabric_region *region);
 
 /* fake_ep.c */
 int fake_route(struct fabric *f, const struct xc_addr *dst, char *ret_why, size_t size);
-int fake_ep_create(struct fabric *f, const struct fabric_ep_attr *attr, struct fabric_done *done, struct fabric_ep **ret);
-int fake_ep_connect(struct fabric_ep *ep, const struct xc_addr *dst, const void *private_data, size_t bytes);
-int fake_ep_accept(struct fabric_ep *ep, struct fabric_conn *conn, const void *private_data, size_t bytes);
+int fake_ep_create(struct fabric *f, const struct fabric_ep_attr *attr, struct fabric_done *done,
+		   struct fabric_ep **ret);
+int fake_ep_connect(struct fabric_ep *ep, const struct xc_addr *dst, const void *private_data,
+		    size_t bytes);
+int fake_ep_accept(struct fabric_ep *ep, struct fabric_conn *conn, const void *private_data,
+		   size_t bytes);
 void fake_conn_reject(struct fabric_conn *conn, const void *private_data, size_t bytes);
 void fake_ep_disconnect(struct fabric_ep *ep);
 void fake_ep_error(struct fabric_ep *ep);
 int fake_ep_destroy(struct fabric_ep *ep, struct fabric_done *done);
-int fake_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, void *ctx, struct fabric_done *done,
-		struct fabric_listener **ret, struct xc_addr *ret_at);
+int fake_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, void *ctx,
+		struct fabric_done *done, struct fabric_listener **ret, struct xc_addr *ret_at);
 void fake_listener_free(struct fabric_listener *l);
 /* The connection breaks at this end for this reason; the other end sees its peer gone. */
 void fake_ep_break(struct fabric_ep *ep, int status, const char *excuse);

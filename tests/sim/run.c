@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The simulation: run [--seed S | --seeds A..B] [--steps N] [--trace] [--saboteur NAME]. Without arguments, as a test:
- * many seeds, then each saboteur until it is caught.
+ * The simulation: run [--seed S | --seeds A..B] [--steps N] [--trace] [--saboteur NAME]. Without
+ * arguments, as a test: many seeds, then each saboteur until it is caught.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -49,7 +49,8 @@ static void how_to_replay(const char *what)
 	char text[1024];
 
 	if (sim.report_fd >= 0) {
-		snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64 " %s", sim.seed, sim.step, what);
+		snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64 " %s", sim.seed, sim.step,
+			 what);
 		say(sim.report_fd, text);
 		return;
 	}
@@ -118,8 +119,8 @@ static void run_seed(uint64_t seed, struct figures *sum)
 
 static void print_figures(const struct figures *f)
 {
-	printf("# %" PRIu64 " seeds, %" PRIu64 " steps: %" PRIu64 " requests, %" PRIu64 " grants, %" PRIu64
-	       " connections, %" PRIu64 " bytes compared\n",
+	printf("# %" PRIu64 " seeds, %" PRIu64 " steps: %" PRIu64 " requests, %" PRIu64
+	       " grants, %" PRIu64 " connections, %" PRIu64 " bytes compared\n",
 	       f->seeds, f->steps, f->submitted, f->grants, f->connects, f->verified_bytes);
 }
 
@@ -177,8 +178,8 @@ static int run_saboteurs(uint64_t seeds, int point)
 	for (size_t i = 0; i < XC_ARRAY_SIZE(saboteurs); i++) {
 		bool caught = catch(saboteurs[i].name, seeds);
 
-		printf("%sok %d - the saboteur %s (%s) is caught\n", caught ? "" : "not ", point + (int)i,
-		       saboteurs[i].name, saboteurs[i].promise);
+		printf("%sok %d - the saboteur %s (%s) is caught\n", caught ? "" : "not ",
+		       point + (int)i, saboteurs[i].name, saboteurs[i].promise);
 		failed += !caught;
 	}
 	return failed;
@@ -205,7 +206,8 @@ static int run_test(void)
 	for (uint64_t seed = 1; seed <= seeds; seed++)
 		run_seed(seed, &f);
 	print_figures(&f);
-	printf("ok 1 - every promise held in %" PRIu64 " seeds of %" PRIu64 " steps\n", seeds, steps);
+	printf("ok 1 - every promise held in %" PRIu64 " seeds of %" PRIu64 " steps\n", seeds,
+	       steps);
 	failed = digest_of(7) != digest_of(7);
 	printf("%sok 2 - one seed runs the same way twice\n", failed ? "not " : "");
 	failed += run_saboteurs(seeds, 3);
@@ -278,6 +280,7 @@ int main(int argc, char **argv)
 	print_figures(&f);
 	return 0;
 usage:
-	fprintf(stderr, "usage: run [--seed S | --seeds A..B] [--steps N] [--trace] [--saboteur NAME] [--saboteurs]\n");
+	fprintf(stderr,
+		"usage: run [--seed S | --seeds A..B] [--steps N] [--trace] [--saboteur NAME] [--saboteurs]\n");
 	return 2;
 }

@@ -53,8 +53,9 @@ static uint32_t pick(struct world *w, const uint32_t *from, uint32_t n)
 
 static void make_caps(struct world *w, uint32_t i)
 {
-	static const uint32_t sges[] = { 1, 2, 3, 6, 16, 32 }, reads[] = { 1, 1, 2, 6, 32 },
-			      depths[] = { 1, 2, 4, 16, 64, 256 }, messages[] = { 64, 1000, 4096, 1u << 20, 1u << 31 };
+	static const uint32_t sges[] = {1, 2, 3, 6, 16, 32}, reads[] = {1, 1, 2, 6, 32},
+			      depths[] = {1, 2, 4, 16, 64, 256},
+			      messages[] = {64, 1000, 4096, 1u << 20, 1u << 31};
 	struct fabric_caps *c = &w->caps[i];
 
 	*c = (struct fabric_caps){
@@ -148,14 +149,16 @@ static void make_fabrics(struct world *w)
 	w->n_fabrics = w_dice(w, 300) ? 2 : 1;
 	fake_memory_init(sim_next(&w->rng), w->dice.map_fail, w->dice.fault);
 	for (uint32_t i = 0; i < w->n_fabrics; i++) {
-		struct fake_options o = { .dice = w->dice, .seed = sim_next(&w->rng), .net = (uint8_t)i };
+		struct fake_options o = {
+			.dice = w->dice, .seed = sim_next(&w->rng), .net = (uint8_t)i};
 		struct fabric_ref ref = { .ops = &fake_fabric_ops };
 
 		make_caps(w, i);
 		o.caps = w->caps[i];
 		fake_fabric_open(&o, &w->ref, xd_core_fabric_events(), &ref.fabric);
 		w->fabrics[i] = ref.fabric;
-		sim_check(xd_core_add_fabric(w->core, &ref) == 0, "simulation", "no room for a fabric");
+		sim_check(xd_core_add_fabric(w->core, &ref) == 0, "simulation",
+			  "no room for a fabric");
 	}
 }
 
@@ -314,12 +317,13 @@ static void check_ended(struct world *w)
 			struct w_request *q = xc_container_of(l, struct w_request, link);
 
 			next = l->next;
-			if (q->r.opcode == XP_OP_RECV && q->ep->known && !q->ep->down && !q->ep->free_replied)
+			if (q->r.opcode == XP_OP_RECV && q->ep->known && !q->ep->down &&
+			    !q->ep->free_replied)
 				continue;
 			sim_check(q->r.flags & XP_F_QUIET, "I7",
 				  "request %llu (operation %u, ep %llu) of step %llu has not ended",
-				  (unsigned long long)q->r.wr_id, q->r.opcode, (unsigned long long)q->ep->tag,
-				  (unsigned long long)q->step);
+				  (unsigned long long)q->r.wr_id, q->r.opcode,
+				  (unsigned long long)q->ep->tag, (unsigned long long)q->step);
 			w_request_ended(w, q, NULL, "");
 		}
 		sim_check(xc_list_empty(&s->pending), "I7", "a question has no answer");
@@ -337,7 +341,10 @@ static void check_expired(struct world *w)
 				  "I2", "the key of a grant is alive after its time");
 }
 
-/* The longest that anything may take: a connection, then two times of no progress, then a revocation. */
+/*
+ * The longest that anything may take: a connection, then two times of no progress, then a
+ * revocation.
+ */
 static uint64_t patience_ms(const struct world *w)
 {
 	const struct xd_policy *p = &w->policy;
@@ -352,7 +359,8 @@ void w_settle(struct world *w)
 	sim_note("settle");
 	come_to_rest(w);
 	end = w->engine.now_ns + patience_ms(w) * MS;
-	for (uint64_t step_ms = 1; w->engine.now_ns < end; step_ms = step_ms < 1000 ? step_ms * 2 : 1000) {
+	for (uint64_t step_ms = 1; w->engine.now_ns < end;
+	     step_ms = step_ms < 1000 ? step_ms * 2 : 1000) {
 		fake_engine_advance(&w->engine, step_ms * MS);
 		come_to_rest(w);
 	}
@@ -407,20 +415,22 @@ static void check_nothing_is_left(struct world *w)
 {
 	struct w_session *s;
 	static const enum xd_counter gauges[] = {
-		XD_COUNTER_sessions, XD_COUNTER_buffers, XD_COUNTER_buffer_bytes, XD_COUNTER_pinned_bytes,
-		XD_COUNTER_endpoints, XD_COUNTER_listeners, XD_COUNTER_grants, XD_COUNTER_transfers,
-		XD_COUNTER_slow_closes,
+		XD_COUNTER_sessions,	 XD_COUNTER_buffers,   XD_COUNTER_buffer_bytes,
+		XD_COUNTER_pinned_bytes, XD_COUNTER_endpoints, XD_COUNTER_listeners,
+		XD_COUNTER_grants,	 XD_COUNTER_transfers, XD_COUNTER_slow_closes,
 	};
 
 	xc_list_for_each(s, &w->dead_sessions, link)
 		sim_check(s->gone, "I7", "session %llu is closed and does not go",
 			  (unsigned long long)s->number);
 	for (size_t i = 0; i < XC_ARRAY_SIZE(gauges); i++)
-		sim_check(xd_core_counter(w->core, gauges[i]) == 0, "I6", "gauge %d stands at %llu at the end",
-			  (int)gauges[i], (unsigned long long)xd_core_counter(w->core, gauges[i]));
+		sim_check(xd_core_counter(w->core, gauges[i]) == 0, "I6",
+			  "gauge %d stands at %llu at the end", (int)gauges[i],
+			  (unsigned long long)xd_core_counter(w->core, gauges[i]));
 	for (uint32_t i = 0; i < w->n_fabrics; i++)
-		sim_check(fake_fabric_objects(w->fabrics[i]) == 0, "I6", "%u objects of fabric %u are left",
-			  fake_fabric_objects(w->fabrics[i]), i);
+		sim_check(fake_fabric_objects(w->fabrics[i]) == 0, "I6",
+			  "%u objects of fabric %u are left", fake_fabric_objects(w->fabrics[i]),
+			  i);
 	sim_check(fake_memory_regions() == 0, "I6", "%u maps are left", fake_memory_regions());
 	sim_check(fake_engine_closed_fds == w->fds_passed, "I6", "descriptors are left");
 	sim_check(xd_core_idle(w->core), "I7", "the core is not idle");

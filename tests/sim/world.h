@@ -3,11 +3,12 @@
 #define SIM_WORLD_H
 
 /*
- * Users, their sessions and all that they do to the daemon's core, by dice; and beside it a model of what must be true,
- * to which every answer of the core is held.
+ * Users, their sessions and all that they do to the daemon's core, by dice; and beside it a model
+ * of what must be true, to which every answer of the core is held.
  *
- * Who owns which bytes: a range of a buffer belongs to at most one unfinished request or live grant (as a careful
- * program would have it), so that its contents can be foretold. What nobody owns must not change.
+ * Who owns which bytes: a range of a buffer belongs to at most one unfinished request or live grant
+ * (as a careful program would have it), so that its contents can be foretold. What nobody owns must
+ * not change.
  */
 
 #include "common/list.h"
@@ -52,8 +53,10 @@ struct w_grant {
 	uint32_t number, rkey;
 	uint64_t address;
 	bool write;
-	uint64_t earliest_ns, deadline_ns; /* when it may have, and must have, ended by itself; 0: never */
-	enum w_life life;     /* COMING: asked for; LIVE: token known; GOING: a REVOKE is out; GONE: dead for sure */
+	/* when it may have, and must have, ended by itself; 0: never */
+	uint64_t earliest_ns, deadline_ns;
+	/* COMING: asked for; LIVE: token known; GOING: a REVOKE is out; GONE: dead for sure */
+	enum w_life life;
 	bool maybe_dead;      /* the peer may have invalidated it, or its time is over */
 	bool seen;            /* by the check that is under way */
 	uint32_t refs;        /* requests that aim at it, and the world while it is not GONE */
@@ -134,7 +137,16 @@ struct w_offer {
 };
 
 enum w_call {
-	W_HELLO, W_ADD, W_REMOVE, W_LISTEN, W_UNLISTEN, W_CONNECT_TO, W_ANSWER, W_CONNECT, W_ACCEPT, W_REJECT,
+	W_HELLO,
+	W_ADD,
+	W_REMOVE,
+	W_LISTEN,
+	W_UNLISTEN,
+	W_CONNECT_TO,
+	W_ANSWER,
+	W_CONNECT,
+	W_ACCEPT,
+	W_REJECT,
 	W_DISCONNECT, W_FREE, W_ADMIN,
 };
 
@@ -177,7 +189,8 @@ struct world {
 	struct xc_list sessions, dead_sessions;
 	struct w_session *admin;
 	struct xc_list grants;
-	uint64_t last_tag, last_id, fds_passed, submitted, ended, verified_bytes, grants_made, connects;
+	uint64_t last_tag, last_id, fds_passed, submitted, ended, verified_bytes, grants_made,
+		connects;
 	bool lost, draining, calm;
 	uint64_t refused_by_quota;
 };
@@ -191,7 +204,10 @@ void world_end(struct world *w);
 /* For the trace: how things stand. */
 void world_dump(struct world *w);
 
-/* Lets everything happen that happens by itself; what must have ended by then, has, or it is a broken promise. */
+/*
+ * Lets everything happen that happens by itself; what must have ended by then, has, or it is a
+ * broken promise.
+ */
 void w_settle(struct world *w);
 uint32_t w_below(struct world *w, uint32_t n);
 bool w_dice(struct world *w, uint32_t permille);
@@ -204,7 +220,8 @@ bool w_own(struct w_buffer *b, uint64_t offset, uint32_t length);
 /* Lets go: what is there now is what must stay. */
 void w_disown(const struct w_range *r);
 void w_check_memory(struct w_buffer *b);
-struct w_grant *w_grant_new(struct world *w, struct w_ep *ep, const struct w_range *range, bool write);
+struct w_grant *w_grant_new(struct world *w, struct w_ep *ep, const struct w_range *range,
+			    bool write);
 void w_grant_gone(struct w_grant *g);
 /* It may have ended, through nobody's fault. */
 bool w_grant_uncertain(struct world *w, const struct w_grant *g);
@@ -231,7 +248,8 @@ void w_request_free(struct world *w, struct w_request *r);
 /* Reads up to n things; returns how many. */
 uint32_t w_pull(struct world *w, struct w_session *s, uint32_t n);
 /* The request ended with this; also for QUIET ones that must have ended well. */
-void w_request_ended(struct world *w, struct w_request *r, const struct xp_completion *c, const char *text);
+void w_request_ended(struct world *w, struct w_request *r, const struct xp_completion *c,
+		     const char *text);
 /* Everything of a session that is gone is settled in the model. */
 void w_session_over(struct world *w, struct w_session *s);
 

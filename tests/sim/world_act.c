@@ -14,8 +14,11 @@ struct w_session *w_session_new(struct world *w, bool admin)
 {
 	struct w_user *user = &w->users[w_below(w, 3)];
 	struct w_session *s = calloc(1, sizeof(*s));
-	struct xd_peer peer = { .uid = user->uid, .pid = (int32_t)w_below(w, 30000) + 1, .n_gids = 2,
-				.gids = user->gids, .admin = admin };
+	struct xd_peer peer = {.uid = user->uid,
+			       .pid = (int32_t)w_below(w, 30000) + 1,
+			       .n_gids = 2,
+			       .gids = user->gids,
+			       .admin = admin};
 	char why[XD_TEXT_MAX] = "";
 	int r;
 
@@ -32,7 +35,8 @@ struct w_session *w_session_new(struct world *w, bool admin)
 	if (r < 0) {
 		sim_note("session refused: %d", r);
 		sim_check(why[0], "I7", "a session is refused without a reason");
-		sim_check(r == -XP_E_QUOTA || r == -XP_E_SLOW_CLOSE || (r == -XP_E_SHUTDOWN && w->draining),
+		sim_check(r == -XP_E_QUOTA || r == -XP_E_SLOW_CLOSE ||
+				  (r == -XP_E_SHUTDOWN && w->draining),
 			  "I7", "a session is refused with %d", r);
 		free(s);
 		return NULL;
@@ -151,8 +155,8 @@ static void act_listen(struct world *w, struct w_session *s)
 	snprintf(host, sizeof(host), "127.0.%u.1", w_below(w, w->n_fabrics));
 	if (w_dice(w, 100))
 		snprintf(host, sizeof(host), "%s",
-			 (const char *[]){ "10.0.0.1", "nowhere.invalid", "localhost", "", "127.0.9.1",
-					   "0.0.0.0" }[w_below(w, 6)]);
+			 (const char *[]){"10.0.0.1", "nowhere.invalid", "localhost", "",
+					  "127.0.9.1", "0.0.0.0"}[w_below(w, 6)]);
 	if (w_dice(w, 10))
 		port = 65536 + w_below(w, 1000);
 	l->session = s;
@@ -173,7 +177,8 @@ static void act_unlisten(struct world *w, struct w_session *s)
 	if (chosen)
 		chosen->life = W_GOING;
 	sim_note("unlisten %u", chosen ? chosen->number : 12345);
-	xd_session_unlisten(s->s, ask(s, W_UNLISTEN, chosen)->serial, chosen ? chosen->number : 12345);
+	xd_session_unlisten(s->s, ask(s, W_UNLISTEN, chosen)->serial,
+			    chosen ? chosen->number : 12345);
 }
 
 /* ---- endpoints */
@@ -282,7 +287,8 @@ static void act_connect_to(struct world *w, struct w_session *s)
 	snprintf(host, sizeof(host), "%u.%u.%u.%u", at.ip[0], at.ip[1], at.ip[2], at.ip[3]);
 	if (w_dice(w, 50))
 		snprintf(host, sizeof(host), "%s",
-			 (const char *[]){ "10.0.0.1", "nowhere.invalid", "localhost", "127.0.7.7" }[w_below(w, 4)]);
+			 (const char *[]){"10.0.0.1", "nowhere.invalid", "localhost",
+					  "127.0.7.7"}[w_below(w, 4)]);
 	if (w_dice(w, 20))
 		at.port = 0;
 	ep = ep_new(w, s);
@@ -331,7 +337,8 @@ static void act_reject(struct world *w, struct w_session *s)
 	if (!offer)
 		return;
 	sim_note("reject %llu", (unsigned long long)offer->number);
-	xd_session_reject(s->s, ask(s, W_REJECT, NULL)->serial, offer->number, data, w_dice(w, 900) ? 8 : 300);
+	xd_session_reject(s->s, ask(s, W_REJECT, NULL)->serial, offer->number, data,
+			  w_dice(w, 900) ? 8 : 300);
 	xc_list_remove(&offer->link);
 	free(offer);
 }
@@ -364,9 +371,11 @@ static void act_start(struct world *w, struct w_session *s)
 	memcpy(data, &ep->tag, sizeof(ep->tag));
 	if (w_dice(w, 20)) { /* the wrong one of the two */
 		if (ep->answers)
-			xd_session_connect(s->s, ask(s, W_CONNECT, NULL)->serial, ep->number, data, bytes);
+			xd_session_connect(s->s, ask(s, W_CONNECT, NULL)->serial, ep->number, data,
+					   bytes);
 		else
-			xd_session_accept(s->s, ask(s, W_ACCEPT, NULL)->serial, ep->number, data, bytes);
+			xd_session_accept(s->s, ask(s, W_ACCEPT, NULL)->serial, ep->number, data,
+					  bytes);
 		return;
 	}
 	sim_note("ep %llu starts", (unsigned long long)ep->tag);
@@ -445,15 +454,16 @@ static void act_admin(struct world *w, struct w_session *s)
 
 	if (!s->admin || !other) {
 		arguments[0] = "1";
-		xd_session_admin(s->s, ask(s, W_ADMIN, NULL)->serial, s->admin ? "no-such-verb" : "end-session",
-				 arguments, 1);
+		xd_session_admin(s->s, ask(s, W_ADMIN, NULL)->serial,
+				 s->admin ? "no-such-verb" : "end-session", arguments, 1);
 		return;
 	}
 	snprintf(number, sizeof(number), "%llu", (unsigned long long)other->number);
 	if (ep && w_dice(w, 800)) {
 		snprintf(endpoint, sizeof(endpoint), "%u", ep->number);
 		w_excuse(w, ep, "an administrator ended it");
-		xd_session_admin(s->s, ask(s, W_ADMIN, NULL)->serial, "disconnect-endpoint", arguments, 2);
+		xd_session_admin(s->s, ask(s, W_ADMIN, NULL)->serial, "disconnect-endpoint",
+				 arguments, 2);
 		return;
 	}
 	w_excuse_all(w, other, "an administrator ended its session");

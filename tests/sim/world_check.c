@@ -24,7 +24,8 @@ static void check_key(void *ctx, const struct fake_key *k)
 
 	xc_list_for_each(g, &w->grants, link) {
 		if (k->fd == g->range.buffer->fd && g->life != W_GONE &&
-		    k->offset < g->range.offset + g->range.length && g->range.offset < k->offset + k->length)
+		    k->offset < g->range.offset + g->range.length &&
+		    g->range.offset < k->offset + k->length)
 			close = g;
 		if (g->life == W_GONE || !fits(k, g) || (g->rkey && g->rkey != k->rkey))
 			continue;
@@ -56,8 +57,8 @@ static void check_keys(struct world *w)
 	for (uint32_t i = 0; i < w->n_fabrics; i++)
 		fake_fabric_keys(w->fabrics[i], check_key, w);
 	xc_list_for_each(g, &w->grants, link)
-		sim_check(g->seen || g->life != W_LIVE || w_grant_uncertain(w, g) || w_excused(w, g->ep) ||
-				  !connected(w, g->ep->tag),
+		sim_check(g->seen || g->life != W_LIVE || w_grant_uncertain(w, g) ||
+				  w_excused(w, g->ep) || !connected(w, g->ep->tag),
 			  "I5", "grant %u is live and its key is not", g->number);
 }
 
@@ -186,19 +187,19 @@ static void read_table(struct w_session *s, const char *name, uint32_t at_a_time
 	*ret = (struct table){ .sink = { .row = row, .text = text, .number = number } };
 	do {
 		ret->room = at_a_time;
-		sim_check(xd_session_query(s->s, name, &cursor, &columns, &n, &ret->sink, why) == 0, "tables",
-			  "table %s: %s", name, why);
+		sim_check(xd_session_query(s->s, name, &cursor, &columns, &n, &ret->sink, why) == 0,
+			  "tables", "table %s: %s", name, why);
 		sim_check(--bound, "tables", "table %s has no end", name);
 	} while (cursor);
 	ret->n_columns = (uint32_t)n;
-	sim_check(ret->n_cells == ret->rows * n, "tables", "table %s: %u cells in %u rows of %zu", name,
-		  ret->n_cells, ret->rows, n);
+	sim_check(ret->n_cells == ret->rows * n, "tables", "table %s: %u cells in %u rows of %zu",
+		  name, ret->n_cells, ret->rows, n);
 }
 
 void w_query_any(struct world *w, struct w_session *s)
 {
-	static const char *const names[] = { "status", "devices", "sessions", "endpoints", "buffers", "listeners",
-					     "grants", "quotas" };
+	static const char *const names[] = {"status",  "devices",   "sessions", "endpoints",
+					    "buffers", "listeners", "grants",	"quotas"};
 	const struct xd_column *columns;
 	struct table t;
 	uint64_t cursor = 0;
@@ -207,7 +208,8 @@ void w_query_any(struct world *w, struct w_session *s)
 
 	if (w_dice(w, 100)) {
 		t = (struct table){ .sink = { .row = row, .text = text, .number = number } };
-		sim_check(xd_session_query(s->s, "nothing", &cursor, &columns, &n, &t.sink, why) == -ENOENT &&
+		sim_check(xd_session_query(s->s, "nothing", &cursor, &columns, &n, &t.sink, why) ==
+					  -ENOENT &&
 				  why[0],
 			  "tables", "a table of no name was found");
 		return;
@@ -243,9 +245,11 @@ static uint64_t expected(struct world *w, const struct w_user *u, enum xd_limit 
 
 			n += ep->known && !ep->free_replied;
 		}
-		for (l = s->listeners.next; l != &s->listeners && limit == XD_LIMIT_listeners; l = l->next)
+		for (l = s->listeners.next; l != &s->listeners && limit == XD_LIMIT_listeners;
+		     l = l->next)
 			n += xc_container_of(l, struct w_listener, link)->life == W_LIVE;
-		for (l = s->requests.next; l != &s->requests && limit == XD_LIMIT_requests; l = l->next)
+		for (l = s->requests.next; l != &s->requests && limit == XD_LIMIT_requests;
+		     l = l->next)
 			n++;
 	}
 	return n;
@@ -258,7 +262,8 @@ static void count_key(void *ctx, const struct fake_key *key)
 	++*(uint64_t *)ctx;
 }
 
-static void check_charge(struct world *w, const char *who, const char *id, const char *what, uint64_t used)
+static void check_charge(struct world *w, const char *who, const char *id, const char *what,
+			 uint64_t used)
 {
 	const struct w_user *u = NULL;
 	uint64_t want, keys = 0;
@@ -306,8 +311,9 @@ void w_check_rest(struct world *w)
 	check_gauge(w, XD_COUNTER_listeners, expected(w, NULL, XD_LIMIT_listeners));
 	check_gauge(w, XD_COUNTER_transfers, expected(w, NULL, XD_LIMIT_requests));
 	check_gauge(w, XD_COUNTER_slow_closes, 0);
-	sim_check(fake_engine_closed_fds == w->fds_passed, "I6", "%llu descriptors were passed, %llu closed",
-		  (unsigned long long)w->fds_passed, (unsigned long long)fake_engine_closed_fds);
+	sim_check(fake_engine_closed_fds == w->fds_passed, "I6",
+		  "%llu descriptors were passed, %llu closed", (unsigned long long)w->fds_passed,
+		  (unsigned long long)fake_engine_closed_fds);
 	if (!w->admin || !w->admin->s)
 		return;
 	read_table(w->admin, "quotas", 7, &t);

@@ -78,7 +78,8 @@ void w_check_memory(struct w_buffer *b)
 
 /* ---- grants */
 
-struct w_grant *w_grant_new(struct world *w, struct w_ep *ep, const struct w_range *range, bool write)
+struct w_grant *w_grant_new(struct world *w, struct w_ep *ep, const struct w_range *range,
+			    bool write)
 {
 	struct w_grant *g = calloc(1, sizeof(*g));
 
@@ -113,5 +114,6 @@ void w_grant_gone(struct w_grant *g)
 
 bool w_grant_uncertain(struct world *w, const struct w_grant *g)
 {
-	return g->maybe_dead || g->life != W_LIVE || (g->earliest_ns && w->engine.now_ns >= g->earliest_ns);
+	return g->maybe_dead || g->life != W_LIVE ||
+	       (g->earliest_ns && w->engine.now_ns >= g->earliest_ns);
 }

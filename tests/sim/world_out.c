@@ -7,8 +7,9 @@
 #include "tests/sim/world.h"
 
 static const int errnos[] = {
-	EINVAL, EAGAIN, ENOMEM, ENOENT, EMSGSIZE, ENOTCONN, EBUSY, ECANCELED, EEXIST, EALREADY, ETIMEDOUT,
-	ECONNREFUSED, ENETUNREACH, EADDRINUSE, EADDRNOTAVAIL, ENODEV, EIO, ENOSPC,
+	EINVAL,	     EAGAIN,	 ENOMEM,	ENOENT,	  EMSGSIZE,  ENOTCONN,
+	EBUSY,	     ECANCELED,	 EEXIST,	EALREADY, ETIMEDOUT, ECONNREFUSED,
+	ENETUNREACH, EADDRINUSE, EADDRNOTAVAIL, ENODEV,	  EIO,	     ENOSPC,
 };
 
 static bool documented(int status)
@@ -31,7 +32,8 @@ static bool documented(int status)
 static void check_status(int status, const char *text, const char *what)
 {
 	sim_check(documented(status), "I7", "%s has the undocumented status %d", what, status);
-	sim_check(!status == !text[0], "I7", "%s has status %d and the sentence \"%s\"", what, status, text);
+	sim_check(!status == !text[0], "I7", "%s has status %d and the sentence \"%s\"", what,
+		  status, text);
 }
 
 /* ---- whether a request may have failed */
@@ -104,8 +106,8 @@ static void check_read(struct world *w, const struct w_request *q)
 	for (uint32_t i = 0; i < q->n_ranges && at < q->bytes; i++) {
 		const struct w_range *r = &q->ranges[i];
 
-		sim_check(memcmp(r->buffer->bytes + r->offset, q->data + at, r->length) == 0, "data",
-			  "a READ of %llu bytes ended well with wrong bytes in segment %u",
+		sim_check(memcmp(r->buffer->bytes + r->offset, q->data + at, r->length) == 0,
+			  "data", "a READ of %llu bytes ended well with wrong bytes in segment %u",
 			  (unsigned long long)q->bytes, i);
 		at += r->length;
 	}
@@ -121,9 +123,11 @@ static void check_write(struct world *w, const struct w_request *q)
 		const struct w_grant *g = q->targets[i];
 
 		if (g)
-			sim_check(memcmp(g->range.buffer->bytes + g->range.offset + (remote[i].address - g->address),
+			sim_check(memcmp(g->range.buffer->bytes + g->range.offset +
+						 (remote[i].address - g->address),
 					 q->data + at, remote[i].length) == 0,
-				  "data", "a WRITE of %llu bytes ended well with wrong bytes in segment %u",
+				  "data",
+				  "a WRITE of %llu bytes ended well with wrong bytes in segment %u",
 				  (unsigned long long)q->bytes, i);
 		at += remote[i].length;
 	}
@@ -147,7 +151,8 @@ static bool holds(const struct w_request *q, const struct w_message *m)
 	return at >= m->bytes;
 }
 
-static bool is_it(const struct w_request *q, const struct xp_completion *c, const struct w_message *m)
+static bool is_it(const struct w_request *q, const struct xp_completion *c,
+		  const struct w_message *m)
 {
 	bool immediate = c->flags & XP_CF_IMMEDIATE;
 
@@ -170,15 +175,18 @@ static void check_invalidated(struct world *w, const struct xp_completion *c, st
 		sim_check(!c->grant, "I2", "a RECV names a grant and says nothing of it");
 		return;
 	}
-	sim_check(g && g->number == c->grant, "I2", "a RECV says that grant %u was invalidated, not %u",
-		  c->grant, g ? g->number : 0);
+	sim_check(g && g->number == c->grant, "I2",
+		  "a RECV says that grant %u was invalidated, not %u", c->grant, g ? g->number : 0);
 	for (uint32_t i = 0; i < w->n_fabrics; i++)
 		sim_check(!fake_fabric_key_live(w->fabrics[i], g->rkey), "I2",
 			  "the key of an invalidated grant is alive");
 	w_grant_gone(g);
 }
 
-/* The first message on its way that this can be; what it overtook can have been nothing but refused. */
+/*
+ * The first message on its way that this can be; what it overtook can have been nothing but
+ * refused.
+ */
 static void check_recv(struct world *w, struct w_request *q, const struct xp_completion *c)
 {
 	struct w_ep *peer = w_ep_by_tag(w, q->ep->peer_tag);
@@ -237,7 +245,8 @@ static void grant_made(struct world *w, struct w_request *q, const struct xp_com
 	sim_check(c->grant && c->rkey && c->byte_len == g->range.length, "I1",
 		  "a token of %llu bytes for a grant of %u", (unsigned long long)c->byte_len,
 		  g->range.length);
-	sim_check(!fake_memory_holds(c->address) && !fake_memory_holds(c->address + c->byte_len - 1),
+	sim_check(!fake_memory_holds(c->address) &&
+			  !fake_memory_holds(c->address + c->byte_len - 1),
 		  "I6", "a token holds an address of the daemon's");
 	g->number = c->grant;
 	g->rkey = c->rkey;
@@ -274,7 +283,8 @@ static void ended_well(struct world *w, struct w_request *q, const struct xp_com
 			  "a request ended after a later one of its endpoint");
 		q->ep->last_order = q->order;
 	}
-	if (c && (q->r.opcode == XP_OP_READ || q->r.opcode == XP_OP_WRITE || q->r.opcode == XP_OP_SEND))
+	if (c &&
+	    (q->r.opcode == XP_OP_READ || q->r.opcode == XP_OP_WRITE || q->r.opcode == XP_OP_SEND))
 		sim_check(c->byte_len == q->bytes, "data", "%llu bytes were asked for, %llu moved",
 			  (unsigned long long)q->bytes, (unsigned long long)c->byte_len);
 	if (q->r.opcode == XP_OP_READ)
@@ -293,7 +303,8 @@ void w_request_ended(struct world *w, struct w_request *q, const struct xp_compl
 	int status = c ? c->status : 0;
 	const char *why;
 
-	sim_note("wr %llu ends with %d%s", (unsigned long long)q->r.wr_id, status, c ? "" : ", quietly");
+	sim_note("wr %llu ends with %d%s", (unsigned long long)q->r.wr_id, status,
+		 c ? "" : ", quietly");
 	if (status) {
 		why = reason_to_fail(w, q, status);
 		sim_check(why, "I8", "operation %u on ep %llu failed with %d (%s) for no reason",
@@ -362,7 +373,8 @@ static void reply_remove(struct w_buffer *b, const struct xd_out *o)
 		b->life = W_GONE;
 		return;
 	}
-	sim_check(o->status == -EBUSY, "I7", "a buffer could not be removed: %d %s", o->status, o->text);
+	sim_check(o->status == -EBUSY, "I7", "a buffer could not be removed: %d %s", o->status,
+		  o->text);
 	if (b->life == W_GOING)
 		b->life = W_LIVE;
 }
@@ -431,7 +443,8 @@ static void out_reply(struct world *w, struct w_session *s, const struct xd_out 
 		l->at = o->address;
 		break;
 	case W_UNLISTEN:
-		sim_check(!l == (o->status == -ENOENT), "I7", "an unlisten ended with %d", o->status);
+		sim_check(!l == (o->status == -ENOENT), "I7", "an unlisten ended with %d",
+			  o->status);
 		if (l)
 			l->life = W_GONE;
 		break;
@@ -445,7 +458,8 @@ static void out_reply(struct world *w, struct w_session *s, const struct xd_out 
 	case W_ACCEPT:
 		if (ep && !o->status)
 			ep->started = true;
-		sim_check(ep || o->status, "I7", "a connect of an accepting endpoint, or the reverse");
+		sim_check(ep || o->status, "I7",
+			  "a connect of an accepting endpoint, or the reverse");
 		break;
 	case W_FREE:
 		if (ep)
@@ -507,8 +521,8 @@ static void out_disconnected(struct world *w, struct w_session *s, const struct 
 	struct w_request *q;
 
 	sim_check(ep->up && !ep->down, "I7", "Disconnected of an endpoint that was not connected");
-	sim_check(w_excused(w, ep), "I8", "an endpoint was disconnected for no reason (%d %s)", o->status,
-		  o->text);
+	sim_check(w_excused(w, ep), "I8", "an endpoint was disconnected for no reason (%d %s)",
+		  o->status, o->text);
 	ep->down = true;
 	grants_end(w, ep, "its endpoint's Disconnected");
 	xc_list_for_each(q, &s->requests, link)

@@ -22,7 +22,8 @@ struct draft {
 
 static void add_range(struct draft *d, struct w_buffer *b, uint64_t offset, uint32_t length)
 {
-	d->ranges[d->n_ranges++] = (struct w_range){ .buffer = b, .offset = offset, .length = length };
+	d->ranges[d->n_ranges++] =
+		(struct w_range){.buffer = b, .offset = offset, .length = length};
 }
 
 static struct w_buffer *some_buffer(struct world *w, struct w_session *s)
@@ -99,7 +100,8 @@ static bool add_locals(struct world *w, struct draft *d, uint64_t bytes)
 
 /* ---- remote sides */
 
-static bool overlaps(const struct w_request *q, const struct w_grant *g, uint64_t address, uint32_t length)
+static bool overlaps(const struct w_request *q, const struct w_grant *g, uint64_t address,
+		     uint32_t length)
 {
 	const struct xp_segment *remote = q->segments + q->n_local;
 
@@ -141,10 +143,12 @@ static struct w_grant *some_grant(struct world *w, struct draft *d, bool write, 
 	return chosen;
 }
 
-static void add_remote(struct draft *d, struct w_grant *g, uint64_t address, uint32_t length, uint32_t rkey)
+static void add_remote(struct draft *d, struct w_grant *g, uint64_t address, uint32_t length,
+		       uint32_t rkey)
 {
 	d->targets[d->n_remote] = g;
-	d->remote[d->n_remote++] = (struct xp_segment){ .address = address, .length = length, .key = rkey };
+	d->remote[d->n_remote++] =
+		(struct xp_segment){.address = address, .length = length, .key = rkey};
 	d->remote_bytes += length;
 }
 
@@ -402,7 +406,8 @@ static void mutate(struct world *w, struct draft *d)
 		r->list_offset = w_dice(w, 500) ? 4 : UINT64_MAX - 7;
 		break;
 	default:
-		r->flags |= r->opcode == XP_OP_READ ? XP_F_IMMEDIATE : XP_F_INVALIDATE | XP_F_IMMEDIATE;
+		r->flags |=
+			r->opcode == XP_OP_READ ? XP_F_IMMEDIATE : XP_F_INVALIDATE | XP_F_IMMEDIATE;
 		break;
 	}
 }
@@ -443,7 +448,9 @@ static void gather_remote(struct draft *d, uint8_t *to)
 		struct w_grant *g = d->targets[i];
 
 		if (g)
-			memcpy(to, g->range.buffer->bytes + g->range.offset + (d->remote[i].address - g->address),
+			memcpy(to,
+			       g->range.buffer->bytes + g->range.offset +
+				       (d->remote[i].address - g->address),
 			       d->remote[i].length);
 		to += d->remote[i].length;
 	}
@@ -574,17 +581,18 @@ static struct w_ep *some_ep(struct world *w, struct w_session *s, bool *ret_up)
 	struct w_ep *ep, *chosen = NULL;
 	uint32_t n = 0;
 
-	xc_list_for_each(ep, &s->eps, link)
-		if (ep->known && !ep->free_replied && (!up || (ep->up && !ep->down)) && !w_below(w, ++n))
-			chosen = ep;
+	xc_list_for_each(ep, &s->eps, link) if (ep->known && !ep->free_replied &&
+						(!up || (ep->up && !ep->down)) && !w_below(w, ++n))
+		chosen = ep;
 	*ret_up = chosen && chosen->up && !chosen->down;
 	return chosen;
 }
 
 static uint8_t some_opcode(struct world *w)
 {
-	static const uint8_t often[] = { XP_OP_READ, XP_OP_READ, XP_OP_WRITE, XP_OP_WRITE, XP_OP_SEND, XP_OP_SEND,
-					 XP_OP_RECV, XP_OP_RECV, XP_OP_RECV, XP_OP_GRANT, XP_OP_GRANT, XP_OP_GRANT };
+	static const uint8_t often[] = {XP_OP_READ, XP_OP_READ,	 XP_OP_WRITE, XP_OP_WRITE,
+					XP_OP_SEND, XP_OP_SEND,	 XP_OP_RECV,  XP_OP_RECV,
+					XP_OP_RECV, XP_OP_GRANT, XP_OP_GRANT, XP_OP_GRANT};
 
 	if (w_dice(w, 70))
 		return XP_OP_REVOKE;
@@ -595,7 +603,8 @@ static uint8_t some_opcode(struct world *w)
 
 static bool send_side(uint8_t opcode)
 {
-	return opcode == XP_OP_READ || opcode == XP_OP_WRITE || opcode == XP_OP_SEND || opcode == XP_OP_GRANT;
+	return opcode == XP_OP_READ || opcode == XP_OP_WRITE || opcode == XP_OP_SEND ||
+	       opcode == XP_OP_GRANT;
 }
 
 static void go(struct world *w, struct draft *d)
@@ -628,7 +637,8 @@ static void go(struct world *w, struct draft *d)
 		q->ranges[0].length = 0;
 	}
 	if (d->ep && !q->must_fail &&
-	    (q->r.opcode == XP_OP_SEND || (q->r.opcode == XP_OP_WRITE && q->r.flags & XP_F_IMMEDIATE)))
+	    (q->r.opcode == XP_OP_SEND ||
+	     (q->r.opcode == XP_OP_WRITE && q->r.flags & XP_F_IMMEDIATE)))
 		add_message(d);
 	q->ep = d->ep;
 	q->ep->refs++;
@@ -637,10 +647,10 @@ static void go(struct world *w, struct draft *d)
 	xc_list_append(&d->session->requests, &q->link);
 	memcpy(segments, q->segments, (d->n_local + d->n_remote) * sizeof(*segments));
 	w->submitted++;
-	sim_note("submit op %u flags %#x ep %llu wr %llu: %llu bytes, %u + %u segments%s%s", q->r.opcode,
-		 q->r.flags, (unsigned long long)q->ep->tag, (unsigned long long)q->r.wr_id,
-		 (unsigned long long)q->bytes, d->n_local, d->n_remote, q->must_fail ? ", must fail" : "",
-		 q->refusable ? ", refusable" : "");
+	sim_note("submit op %u flags %#x ep %llu wr %llu: %llu bytes, %u + %u segments%s%s",
+		 q->r.opcode, q->r.flags, (unsigned long long)q->ep->tag,
+		 (unsigned long long)q->r.wr_id, (unsigned long long)q->bytes, d->n_local,
+		 d->n_remote, q->must_fail ? ", must fail" : "", q->refusable ? ", refusable" : "");
 	xd_session_submit(d->session->s, &q->r, q->r.list_buffer ? NULL : segments);
 	/* What came inline is the caller's again. */
 	memset(segments, 0xee, sizeof(segments));
