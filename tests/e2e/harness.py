@@ -46,7 +46,7 @@ class Test:
         self.options = options
 
 
-def test(config=None, own=False, daemon=True, bystander=True, users=1, timeout=30, nofile=None,
+def test(config=None, own=False, daemon=True, bystander=True, users=1, timeout=60, nofile=None,
          full=False, sanitized=True, root=False, preload=None):
     """config: the daemon's configuration, own: a daemon for this test alone (implied by what is special),
     users: how many the test needs to be different, full: only in long runs, sanitized: also makes sense

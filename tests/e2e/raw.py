@@ -114,7 +114,7 @@ def open_socket(path, uid=None, gid=None):
 
 
 class Session:
-    def __init__(self, path, uid=None, gid=None, hello=True, name='e2e', timeout=10, minor=0,
+    def __init__(self, path, uid=None, gid=None, hello=True, name='e2e', timeout=20, minor=0,
                  features=0, major=1):
         self.timeout = timeout
         self.serial = 0
@@ -384,6 +384,12 @@ class Session:
             cursor = reply.cursor
             if cursor == 0:
                 return rows
+
+    def rows(self, table):
+        """Those that are not the bystander's, whose user may be this one's."""
+        others = [row['session'] for row in self.query('sessions')
+                  if str(row['name']).startswith('bystander')]
+        return [row for row in self.query(table) if row['session'] not in others]
 
 
 class Token(collections.namedtuple('Token', 'address length rkey grant')):

@@ -32,7 +32,7 @@ def add(s, fd, size):
 def refused(s, file, size, *statuses):
     fd = file if isinstance(file, int) else file.fd
     status_is(add(s, fd, size), *(statuses or (E.BUFFER_UNFIT,)))
-    check(len(s.query('buffers')) == 0, 'a refused buffer is in the table')
+    check(len(s.rows('buffers')) == 0, 'a refused buffer is in the table')
 
 
 @test()
@@ -40,9 +40,9 @@ def a_buffer_is_shared_and_sealed(t):
     s = t.session()
     b = s.buffer(3 * PAGE)
     equal(b.seals(), SEAL_SEAL | SEAL_SHRINK | SEAL_GROW | SEAL_FUTURE_WRITE, 'seals')
-    equal(len(s.query('buffers')), 1, 'rows of the table of buffers')
+    equal(len(s.rows('buffers')), 1, 'rows of the table of buffers')
     b.remove()
-    equal(len(s.query('buffers')), 0, 'rows of the table of buffers')
+    equal(len(s.rows('buffers')), 0, 'rows of the table of buffers')
     status_is(s.call_raw('buffer_remove', buffer=b.number), -2)
 
 
@@ -155,7 +155,7 @@ def a_file_is_added_once_in_its_life(t):
     status_is(add(other, b.fd, PAGE), E.BUFFER_SEALED)
     b.remove()
     status_is(add(s, b.fd, PAGE), E.BUFFER_SEALED)
-    equal(len(s.query('buffers')), 0, 'rows of the table of buffers')
+    equal(len(s.rows('buffers')), 0, 'rows of the table of buffers')
 
 
 @test()
@@ -165,7 +165,7 @@ def no_descriptor_or_too_many(t):
         try:
             reply = s.call_raw('buffer_add', fds=fds, size_bytes=PAGE)
             status_is(reply, -22, E.BUFFER_UNFIT, E.PROTOCOL)
-            equal(len(s.query('buffers')), 0, 'rows of the table of buffers')
+            equal(len(s.rows('buffers')), 0, 'rows of the table of buffers')
         except Ended as e:
             status_is(e, E.PROTOCOL)
         s.close()

@@ -12,7 +12,7 @@ from raw import E, Ended, Failed, Pair, READ, SEND, RECV
 MIB = 1 << 20
 
 
-@test(users=2)
+@test()
 def a_client_that_never_reads_completions(t):
     s = t.session()
     s.query('status')
@@ -45,7 +45,7 @@ def a_client_that_never_reads_completions(t):
     equal(len(s.completions), sent, 'completions')
 
 
-@test(users=2)
+@test()
 def a_client_that_never_reads_replies_and_events(t):
     s = t.session()
     before = t.daemon.rss_bytes()
@@ -66,7 +66,7 @@ def a_client_that_never_reads_replies_and_events(t):
     t.session(1).query('status')
 
 
-@test(users=2)
+@test()
 def a_receiver_that_never_reads(t):
     """Its peer's messages stop when its RECVs are used up, not when the daemon's memory is."""
     pair = t.pair()
@@ -79,7 +79,7 @@ def a_receiver_that_never_reads(t):
     status_is(pair.b.finish(cookies[64]), E.RECEIVER_NOT_READY)
 
 
-@test(users=2)
+@test()
 def connection_requests_beyond_the_backlog(t):
     a, b = t.session(), t.session(1)
     listener, port = a.listen(backlog=4)
@@ -101,7 +101,7 @@ def connection_requests_beyond_the_backlog(t):
     a.wait_event('connect_request')
 
 
-@test(users=2)
+@test()
 def a_connect_flood_at_a_sleeping_listener(t):
     a, b = t.session(), t.session(1)
     _, port = a.listen()
@@ -153,7 +153,7 @@ def served(t):
         return False
 
 
-@test(nofile=64, users=2, timeout=60)
+@test(nofile=64, timeout=60)
 def out_of_descriptors(t):
     kept, first = [], None
     for _ in range(100):
@@ -214,7 +214,7 @@ def can_come_back(t):
         return False
 
 
-@test(users=2)
+@test()
 def many_small_reads_beside_a_large_one(t):
     """Copies are made in quanta: one client's large transfer does not hold up the other."""
     big, small = t.pair((0, 0)), t.pair((1, 1))
@@ -225,7 +225,7 @@ def many_small_reads_beside_a_large_one(t):
     m = small.a.buffer(4096)
     little = small.a.grant(small.ea, m.segment())
     n = small.b.buffer(4096)
-    for _ in range(20):
+    for _ in range(5):
         small.b.do(READ, small.eb, [n.segment()], [little.segment()])
     big.b.pump()
     check(reads[-1] not in big.b.completions, 'the small ones waited for 2.5 GiB')

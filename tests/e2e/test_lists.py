@@ -73,7 +73,7 @@ class Lists:
             two.a.do(raw.REVOKE, two.ea, key=token.grant)
 
 
-@test(users=2, timeout=60)
+@test(timeout=60)
 def random_shapes(t):
     lists = Lists(t)
     for seed in range(400 if FULL else 60):
@@ -86,7 +86,7 @@ def random_shapes(t):
             raise AssertionError('seed %d: %s' % (seed, e)) from None
 
 
-@test(users=2, timeout=60)
+@test(timeout=60)
 def segments_4096_by_4096(t):
     lists = Lists(t)
     for opcode in (READ, WRITE):
@@ -95,7 +95,7 @@ def segments_4096_by_4096(t):
         lists.move(random.Random(opcode), opcode, 1, 4096, 1000001, 8)
 
 
-@test(users=2)
+@test()
 def too_many_segments(t):
     lists = Lists(t)
     two = lists.two
@@ -111,7 +111,7 @@ def too_many_segments(t):
     status_is(lists.by_reference(READ, [one], [token.segment(0, 1)]), 0)
 
 
-@test(users=2)
+@test()
 def lists_outside_their_buffer(t):
     lists = Lists(t)
     two = lists.two
@@ -134,7 +134,7 @@ def lists_outside_their_buffer(t):
     unchanged(two.mb, 2)
 
 
-@test(users=2)
+@test()
 def lists_of_both_kinds_at_once(t):
     lists = Lists(t)
     two = lists.two
@@ -150,7 +150,7 @@ def lists_of_both_kinds_at_once(t):
         status_is(e, E.PROTOCOL)
 
 
-@test(users=2)
+@test()
 def bad_entries_of_a_list(t):
     lists = Lists(t)
     two = lists.two
@@ -164,7 +164,7 @@ def bad_entries_of_a_list(t):
     unchanged(two.mb, 2)
 
 
-@test(users=2)
+@test()
 def the_list_is_copied_once(t):
     """What the client writes into the list after it was submitted changes nothing of that transfer."""
     lists = Lists(t, size=8 << 20)
@@ -187,7 +187,7 @@ def the_list_is_copied_once(t):
     check(serves, 'the session is served')
 
 
-@test(users=2)
+@test()
 def messages_and_grants_of_many_segments(t):
     lists = Lists(t)
     two = lists.two
