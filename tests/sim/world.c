@@ -352,18 +352,26 @@ static uint64_t patience_ms(const struct world *w)
 	return p->connect_ms + 2 * p->progress_ms + p->revoke_ms + 2000;
 }
 
-void w_settle(struct world *w)
+/* From timer to timer, but in no smaller steps than these. */
+static void wait_and_rest(struct world *w, uint64_t ms)
 {
-	uint64_t end;
+	uint64_t end = w->engine.now_ns + ms * MS;
 
-	sim_note("settle");
-	come_to_rest(w);
-	end = w->engine.now_ns + patience_ms(w) * MS;
-	for (uint64_t step_ms = 1; w->engine.now_ns < end;
-	     step_ms = step_ms < 1000 ? step_ms * 2 : 1000) {
-		fake_engine_advance(&w->engine, step_ms * MS);
+	while (w->engine.now_ns < end) {
+		uint64_t next = fake_engine_next_deadline(&w->engine), step = 1000 * MS;
+
+		if (next < w->engine.now_ns + step)
+			step = next > w->engine.now_ns + 20 * MS ? next - w->engine.now_ns : 20 * MS;
+		fake_engine_advance(&w->engine, step);
 		come_to_rest(w);
 	}
+}
+
+void w_settle(struct world *w)
+{
+	sim_note("settle");
+	come_to_rest(w);
+	wait_and_rest(w, patience_ms(w));
 	check_ended(w);
 	check_expired(w);
 	if (!w->draining)
@@ -444,10 +452,7 @@ void world_end(struct world *w)
 		drain(w);
 	close_all(w);
 	come_to_rest(w);
-	for (int i = 0; i < 40; i++) {
-		fake_engine_advance(&w->engine, 1000 * MS);
-		come_to_rest(w);
-	}
+	wait_and_rest(w, 40000);
 	check_nothing_is_left(w);
 	while (!xc_list_empty(&w->dead_sessions))
 		free_session(w, xc_list_first(&w->dead_sessions, struct w_session, link));

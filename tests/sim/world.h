@@ -78,6 +78,7 @@ struct w_request {
 	uint32_t n_targets;
 	struct w_grant *grant;    /* GRANT, REVOKE, SEND that invalidates */
 	uint64_t target_cookie;
+	bool has_list;      /* the last range is its segment list */
 	bool must_fail;     /* it can never succeed */
 	bool refusable;     /* it may be refused at submission, for its shape or its place */
 	bool after_down;    /* unfinished when its endpoint's Disconnected was read */
@@ -215,6 +216,8 @@ bool w_dice(struct world *w, uint32_t permille);
 /* ---- world_memory.c */
 struct w_buffer *w_buffer_new(struct world *w, struct w_session *s, uint64_t size);
 void w_buffer_free(struct w_buffer *b);
+/* The daemon has let go of it: from now on not a byte may change. */
+void w_buffer_gone(struct w_buffer *b);
 /* Takes a range that nobody owns; false where somebody does. */
 bool w_own(struct w_buffer *b, uint64_t offset, uint32_t length);
 /* Lets go: what is there now is what must stay. */

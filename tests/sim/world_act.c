@@ -130,7 +130,7 @@ static void act_buffer_remove(struct world *w, struct w_session *s)
 	/* What is in use is mostly left alone: it would be refused. */
 	if (b->owned && !w_dice(w, 100))
 		return;
-	b->life = b->owned ? b->life : W_GOING;
+	b->life = W_GOING;
 	sim_note("buffer remove %u", b->number);
 	xd_session_buffer_remove(s->s, ask(s, W_REMOVE, b)->serial, b->number);
 }

@@ -59,7 +59,8 @@ static void check_keys(struct world *w)
 	xc_list_for_each(g, &w->grants, link)
 		sim_check(g->seen || g->life != W_LIVE || w_grant_uncertain(w, g) ||
 				  w_excused(w, g->ep) || !connected(w, g->ep->tag),
-			  "I5", "grant %u is live and its key is not", g->number);
+			  "I5", "grant %u of ep %llu (session %llu) is live and its key is not", g->number,
+			  (unsigned long long)g->ep->tag, (unsigned long long)g->session->number);
 }
 
 /* ---- connections (I8) */

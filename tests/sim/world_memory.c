@@ -29,6 +29,13 @@ void w_buffer_free(struct w_buffer *b)
 	free(b);
 }
 
+void w_buffer_gone(struct w_buffer *b)
+{
+	memset(b->owners, 0, (b->size / W_GRAIN + 1) * sizeof(*b->owners));
+	memcpy(b->shadow, b->bytes, b->size);
+	b->life = W_GONE;
+}
+
 bool w_own(struct w_buffer *b, uint64_t offset, uint32_t length)
 {
 	uint64_t first = offset / W_GRAIN, last = length ? (offset + length - 1) / W_GRAIN : 0;

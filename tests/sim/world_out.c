@@ -354,23 +354,57 @@ static void reply_add(struct w_session *s, struct w_buffer *b, const struct xd_o
 		return;
 	}
 	if (o->status) {
-		b->life = W_GONE;
-		memcpy(b->shadow, b->bytes, b->size);
+		w_buffer_gone(b);
 		return;
 	}
 	b->number = o->number;
 	b->life = W_LIVE;
 }
 
-static void reply_remove(struct w_buffer *b, const struct xd_out *o)
+/* A buffer that goes has no users: what was quiet there has ended well. */
+static void quiet_ones_end(struct world *w, struct w_buffer *b)
+{
+	struct w_request *q;
+
+	xc_list_for_each(q, &b->session->requests, link) {
+		bool uses = false;
+
+		for (uint32_t i = 0; i < q->n_ranges; i++)
+			uses |= q->ranges[i].buffer == b;
+		if (uses && q->r.flags & XP_F_QUIET)
+			w_request_ended(w, q, NULL, "");
+	}
+}
+
+/* Nothing unfinished moves its bytes, and no grant shows them. */
+static void check_unused(struct world *w, const struct w_buffer *b)
+{
+	struct w_request *q;
+	struct w_grant *g;
+
+	xc_list_for_each(g, &w->grants, link)
+		sim_check(g->range.buffer != b || w_grant_uncertain(w, g), "I3",
+			  "a buffer was removed under grant %u", g->number);
+	xc_list_for_each(q, &b->session->requests, link) {
+		/* A list was copied when it was submitted. */
+		uint32_t n = q->n_ranges - q->has_list;
+
+		for (uint32_t i = 0; i < n && !q->refusable; i++)
+			sim_check(q->ranges[i].buffer != b || !q->ranges[i].length, "I3",
+				  "a buffer was removed under request %llu", (unsigned long long)q->r.wr_id);
+	}
+}
+
+static void reply_remove(struct world *w, struct w_buffer *b, const struct xd_out *o)
 {
 	if (!b) {
 		sim_check(o->status == -ENOENT, "I4", "no buffer was removed, with %d", o->status);
 		return;
 	}
 	if (o->status == 0) {
-		sim_check(!b->owned, "I3", "a buffer was removed under its users");
-		b->life = W_GONE;
+		quiet_ones_end(w, b);
+		check_unused(w, b);
+		w_buffer_gone(b);
 		return;
 	}
 	sim_check(o->status == -EBUSY, "I7", "a buffer could not be removed: %d %s", o->status,
@@ -435,7 +469,7 @@ static void out_reply(struct world *w, struct w_session *s, const struct xd_out 
 		reply_add(s, found->subject, o);
 		break;
 	case W_REMOVE:
-		reply_remove(found->subject, o);
+		reply_remove(w, found->subject, o);
 		break;
 	case W_LISTEN:
 		l->life = o->status ? W_GONE : W_LIVE;
@@ -626,9 +660,6 @@ void w_session_over(struct world *w, struct w_session *s)
 		free(xc_container_of(l, struct w_offer, link));
 	while ((l = xc_list_pop(&s->listeners)))
 		free(xc_container_of(l, struct w_listener, link));
-	xc_list_for_each(b, &s->buffers, link) {
-		memset(b->owners, 0, (b->size / W_GRAIN + 1) * sizeof(*b->owners));
-		memcpy(b->shadow, b->bytes, b->size);
-		b->life = W_GONE;
-	}
+	xc_list_for_each(b, &s->buffers, link)
+		w_buffer_gone(b);
 }

@@ -428,6 +428,7 @@ static void by_reference(struct world *w, struct draft *d)
 	memcpy(b->bytes + offset, d->local, d->n_local * sizeof(struct xp_segment));
 	memcpy(b->bytes + offset + d->n_local * sizeof(struct xp_segment), d->remote,
 	       d->n_remote * sizeof(struct xp_segment));
+	d->q->has_list = true;
 	d->q->r.list_buffer = b->number;
 	d->q->r.list_offset = offset;
 }
