@@ -247,8 +247,12 @@ static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 	now = xd_now(core);
 	if (!*blocked_ns)
 		*blocked_ns = now;
-	/* What is with the device cannot be ended here; that is the progress timer's. */
-	if (now - *blocked_ns < progress_ns(ep) || ep->sq_head != ep->sq_tail) {
+	/*
+	 * What is with the device cannot be ended here; that is the progress timer's. Nor can a
+	 * REVOKE: it must not fail, and its own timer takes the window away.
+	 */
+	if (now - *blocked_ns < progress_ns(ep) || ep->sq_head != ep->sq_tail ||
+	    t->request.opcode == XP_OP_REVOKE) {
 		xd_arm(core, &ep->retry, now + RETRY_NS);
 		return;
 	}
