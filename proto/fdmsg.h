@@ -34,14 +34,14 @@ struct xp_fds {
  *   -EAGAIN      nothing there
  *   -EMSGSIZE    the packet was longer than size, its rest is lost
  *   -EPROTO      an empty packet, or control data that is not SCM_RIGHTS, or truncated control data
- *   -ECONNRESET  is reported as 0
+ *   -ECONNRESET  is reported as 0, behind what the peer had sent before it closed
  *   -errno       of recvmsg(2) otherwise
  */
 ssize_t xp_fdmsg_recv(int sock, void *buf, size_t size, struct xp_fds *ret_fds);
 
 /*
  * Sends one packet of 1 to XP_PACKET_BYTES_MAX bytes with n_fds descriptors (which stay the
- * caller's). 0, -EAGAIN (nothing was sent), -EPIPE, -EMSGSIZE, -errno.
+ * caller's). 0, -EAGAIN (nothing was sent), -EPIPE (for ECONNRESET too), -EMSGSIZE, -errno.
  */
 int xp_fdmsg_send(int sock, const void *buf, size_t size, const int *fds, int n_fds);
 
