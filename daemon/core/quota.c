@@ -46,10 +46,7 @@ static void set_limits(struct xd_account *a, const struct xd_policy *p)
 		break;
 	default:
 		for (int i = 0; i < XD_LIMIT_COUNT; i++)
-			if (p->total.value[i])
-				a->limits.value[i] = p->total.value[i];
-			else if (__builtin_mul_overflow(p->user.value[i], 4, &a->limits.value[i]))
-				a->limits.value[i] = UINT64_MAX;
+			a->limits.value[i] = xd_policy_total(p, (enum xd_limit)i);
 	}
 }
 
