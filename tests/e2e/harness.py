@@ -141,7 +141,8 @@ class Build:
         if not os.path.exists(path):
             return None
         target = os.path.join(self.bin, os.path.basename(name))
-        self.install(path, target)
+        if not os.path.exists(target):
+            self.install(path, target)
         return target
 
     def environment(self, **more):

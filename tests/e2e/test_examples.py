@@ -1,20 +1,54 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The examples do what they say."""
-import os
+import re
 
-from harness import Skip, check, equal, test
+from harness import check, equal, test, until
+
+
+def program(t, name):
+    path = t.build.program('examples/' + name)
+    if path is None:
+        t.skip('no examples/%s in the build' % name)
+    return path
+
+
+def says(t, command, pattern):
+    status, out, errors = t.run(command, timeout=40)
+    equal(status, 0, 'status of %s (%s)' % (command[0], errors))
+    check(re.search(pattern, out), '%s says: %s' % (command[0], out))
+    t.note(out.strip().splitlines()[-1])
 
 
 @test()
-def examples_run(t):
-    directory = os.path.join(t.build.builddir, 'examples')
-    names = sorted(n for n in os.listdir(directory)
-                   if os.path.isfile(os.path.join(directory, n)) and
-                   os.access(os.path.join(directory, n), os.X_OK)) if os.path.isdir(directory) else []
-    if not names:
-        raise Skip('no examples in the build')
-    for name in names:
-        status, out, errors = t.run([t.build.program('examples/' + name)], timeout=20)
-        equal(status, 0, 'status of %s (%s)' % (name, errors))
-        check(out.strip(), name + ' says nothing')
-        t.note('%s: %s' % (name, out.strip().splitlines()[-1]))
+def first(t):
+    says(t, [program(t, 'first')], r'READ 100000 bytes, all of them right')
+
+
+@test()
+def poll_loop(t):
+    says(t, [program(t, 'poll-loop')], r'\d+ messages went there and back')
+
+
+@test()
+def pingpong(t):
+    says(t, [program(t, 'pingpong'), '-n', '200', '-s', '10000'], r'200 blocks of 10000 bytes')
+    status, _, errors = t.run([program(t, 'pingpong'), '-n', 'x'])
+    check(status != 0 and errors, 'status %d of bad arguments' % status)
+
+
+@test(users=2)
+def pingpong_of_two_users(t):
+    server = t.spawn([program(t, 'pingpong'), 'server', '127.0.0.1:20477'], user=1)
+    until(lambda: t.admin().query('listeners'), 'the server listens')
+    check(server.poll() is None, 'the server ended')
+    says(t, [program(t, 'pingpong'), '-n', '100', '-s', '4096', 'client', '127.0.0.1:20477'],
+         r'100 blocks of 4096 bytes')
+
+
+@test()
+def without_a_daemon(t):
+    for name in ('first', 'poll-loop', 'pingpong'):
+        process = t.spawn([program(t, name)], daemon=t.more_daemon(start=False))
+        _, errors = process.communicate(timeout=30)
+        check(process.returncode > 0 and b'/client/sock' in errors, '%s: %d %s' %
+              (name, process.returncode, errors))
