@@ -86,6 +86,23 @@ static int print_nothing(const struct tool *t)
 	return 0;
 }
 
+/* By way of a string: some versions end JSON with a newline, others do not. */
+static int print_lines(struct libscols_table *out)
+{
+	char *text = NULL;
+	int r = scols_print_table_to_string(out, &text);
+	size_t n;
+
+	if (r == 0 && text) {
+		n = strlen(text);
+		fputs(text, stdout);
+		if (n == 0 || text[n - 1] != '\n')
+			putchar('\n');
+	}
+	free(text);
+	return r;
+}
+
 static int print_table(const struct tool *t, const struct xfer_table *in)
 {
 	struct libscols_table *out;
@@ -102,11 +119,8 @@ static int print_table(const struct tool *t, const struct xfer_table *in)
 	if (r == 0)
 		r = fill_rows(out, in, t->json);
 	if (r == 0)
-		r = scols_print_table(out);
+		r = print_lines(out);
 	scols_unref_table(out);
-	/* The JSON printer leaves its last line open. */
-	if (r == 0 && t->json)
-		putchar('\n');
 	return r;
 }
 
