@@ -94,7 +94,8 @@ static void crashed(int signo)
 /* ---- one seed */
 
 struct figures {
-	uint64_t seeds, steps, submitted, verified_bytes, grants, connects;
+	uint64_t seeds, steps, submitted, verified_bytes, connects;
+	uint64_t done[XP_OP_MAX + 1];
 };
 
 static void run_seed(uint64_t seed, struct figures *sum)
@@ -112,16 +113,22 @@ static void run_seed(uint64_t seed, struct figures *sum)
 	sum->steps += steps;
 	sum->submitted += w->submitted;
 	sum->verified_bytes += w->verified_bytes;
-	sum->grants += w->grants_made;
+	for (int i = 0; i <= XP_OP_MAX; i++)
+		sum->done[i] += w->done[i];
 	sum->connects += w->connects;
 	free(w);
 }
 
 static void print_figures(const struct figures *f)
 {
-	printf("# %" PRIu64 " seeds, %" PRIu64 " steps: %" PRIu64 " requests, %" PRIu64
-	       " grants, %" PRIu64 " connections, %" PRIu64 " bytes compared\n",
-	       f->seeds, f->steps, f->submitted, f->grants, f->connects, f->verified_bytes);
+	static const char *const names[] = { "", "READ", "WRITE", "SEND", "RECV",
+					     "GRANT", "REVOKE", "CANCEL" };
+
+	printf("# %" PRIu64 " seeds, %" PRIu64 " steps: %" PRIu64 " connections, %" PRIu64
+	       " requests, %" PRIu64 " bytes compared\n# ended well:",
+	       f->seeds, f->steps, f->connects, f->submitted, f->verified_bytes);
+	for (int i = 1; i <= XP_OP_MAX; i++)
+		printf(" %" PRIu64 " %s%s", f->done[i], names[i], i < XP_OP_MAX ? "," : "\n");
 }
 
 /* ---- saboteurs */

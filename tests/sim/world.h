@@ -95,7 +95,7 @@ struct w_message {
 	bool immediate, is_write;
 	bool failed;     /* its SEND did; it may have arrived all the same */
 	uint32_t imm;
-	uint64_t cookie; /* of its SEND */
+	uint64_t wr_id; /* of its SEND */
 	struct w_grant *invalidates;
 	bool skipped;    /* a later one arrived: it must not succeed */
 	bool known;      /* its bytes tell it apart */
@@ -194,6 +194,7 @@ struct world {
 		connects;
 	bool lost, draining, calm;
 	uint64_t refused_by_quota;
+	uint64_t done[XP_OP_MAX + 1]; /* ended well */
 };
 
 /* ---- world.c */
@@ -226,6 +227,7 @@ void w_check_memory(struct w_buffer *b);
 struct w_grant *w_grant_new(struct world *w, struct w_ep *ep, const struct w_range *range,
 			    bool write);
 void w_grant_gone(struct w_grant *g);
+void w_message_free(struct w_message *m);
 /* It may have ended, through nobody's fault. */
 bool w_grant_uncertain(struct world *w, const struct w_grant *g);
 void w_grant_unref(struct w_grant *g);

@@ -222,9 +222,7 @@ void w_ep_unref(struct w_ep *ep)
 	while (!xc_list_empty(&ep->messages)) {
 		struct w_message *m = xc_list_first(&ep->messages, struct w_message, link);
 
-		xc_list_remove(&m->link);
-		free(m->data);
-		free(m);
+		w_message_free(m);
 	}
 	xc_list_remove(&ep->link);
 	free(ep);

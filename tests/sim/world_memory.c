@@ -119,6 +119,15 @@ void w_grant_gone(struct w_grant *g)
 	w_grant_unref(g);
 }
 
+void w_message_free(struct w_message *m)
+{
+	xc_list_remove(&m->link);
+	if (m->invalidates)
+		w_grant_unref(m->invalidates);
+	free(m->data);
+	free(m);
+}
+
 bool w_grant_uncertain(struct world *w, const struct w_grant *g)
 {
 	return g->maybe_dead || g->life != W_LIVE ||

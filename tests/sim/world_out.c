@@ -158,15 +158,11 @@ static bool is_it(const struct w_request *q, const struct xp_completion *c,
 
 	if (m->immediate != immediate || (immediate && m->imm != c->immediate))
 		return false;
+	/* One that named a grant which has ended since says nothing of it. */
+	if (c->flags & XP_CF_INVALIDATED ? !m->invalidates : m->invalidates && m->invalidates->life == W_LIVE)
+		return false;
 	/* Of a WRITE in pieces, the last one's length is told. */
 	return m->is_write ? c->byte_len <= m->bytes : m->bytes == c->byte_len && holds(q, m);
-}
-
-static void message_free(struct w_message *m)
-{
-	xc_list_remove(&m->link);
-	free(m->data);
-	free(m);
 }
 
 static void check_invalidated(struct world *w, const struct xp_completion *c, struct w_grant *g)
@@ -211,7 +207,7 @@ static void check_recv(struct world *w, struct w_request *q, const struct xp_com
 	}
 	check_invalidated(w, c, found->invalidates);
 	w->verified_bytes += found->bytes;
-	message_free(found);
+	w_message_free(found);
 }
 
 /* A SEND has ended: its message is received, will be, or never is. */
@@ -220,7 +216,7 @@ static void settle_message(struct w_request *q, int status)
 	struct w_message *m;
 
 	xc_list_for_each(m, &q->ep->messages, link) {
-		if (m->cookie != q->r.cookie)
+		if (m->wr_id != q->r.wr_id)
 			continue;
 		sim_check(status || !m->skipped || !m->known, "order",
 			  "a SEND ended well though a later one was received before it");
@@ -251,7 +247,6 @@ static void grant_made(struct world *w, struct w_request *q, const struct xp_com
 	g->number = c->grant;
 	g->rkey = c->rkey;
 	g->address = c->address;
-	w->grants_made++;
 	if (g->life == W_COMING)
 		g->life = W_LIVE;
 	if (q->r.argument)
@@ -278,6 +273,7 @@ static void revoked(struct world *w, struct w_request *q, int status)
 static void ended_well(struct world *w, struct w_request *q, const struct xp_completion *c)
 {
 	sim_check(!q->must_fail, "I1", "a request that cannot succeed did");
+	w->done[q->r.opcode]++;
 	if (q->order && c) {
 		sim_check(q->order > q->ep->last_order, "order",
 			  "a request ended after a later one of its endpoint");

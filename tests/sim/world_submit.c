@@ -18,6 +18,7 @@ struct draft {
 	uint32_t n_ranges;
 	struct w_grant *targets[SEGMENTS];
 	uint64_t remote_bytes;
+	uint32_t max_pieces; /* of what a careful program asks for */
 };
 
 static void add_range(struct draft *d, struct w_buffer *b, uint64_t offset, uint32_t length)
@@ -84,7 +85,7 @@ static bool add_locals(struct world *w, struct draft *d, uint64_t bytes)
 
 		if (w_dice(w, 600))
 			most = 1 + w_below(w, most);
-		if (d->n_local >= SEGMENTS - 2)
+		if (d->n_local >= SEGMENTS - 2 || d->n_ranges + 1 >= d->max_pieces)
 			most = (uint32_t)bytes;
 		if (w_dice(w, 50) && d->n_local < SEGMENTS - 3)
 			d->local[d->n_local++] = (struct xp_segment){ .address = sim_next(&w->rng),
@@ -206,6 +207,9 @@ static void add_wrong_remote(struct world *w, struct draft *d, bool write)
 		add_remote(d, g, address, length, rkey);
 		return;
 	}
+	/* Its first work requests may yet be right, and overwrite what others wrote. */
+	if (g && write && contended(d, g, g->address, g->range.length))
+		return;
 	add_remote(d, NULL, address, length, rkey);
 	d->q->must_fail = true;
 }
@@ -260,6 +264,11 @@ static bool draft_send(struct world *w, struct draft *d)
 		return false;
 	if (w_dice(w, 5))
 		bytes = 2000;
+	if (!w_dice(w, 30)) {
+		d->max_pieces = d->ep->caps.max_sge;
+		if (bytes > d->ep->caps.max_message_bytes)
+			bytes = (uint32_t)d->ep->caps.max_message_bytes;
+	}
 	if (!add_locals(w, d, bytes))
 		return false;
 	if (w_dice(w, 150)) {
@@ -281,7 +290,14 @@ static bool draft_send(struct world *w, struct draft *d)
 
 static bool draft_recv(struct world *w, struct draft *d)
 {
-	return add_locals(w, d, 220 + w_below(w, 300));
+	uint32_t bytes = 220 + w_below(w, 300);
+
+	if (!w_dice(w, 30)) {
+		d->max_pieces = d->ep->caps.max_recv_sge;
+		if (bytes > d->ep->caps.max_message_bytes)
+			bytes = (uint32_t)d->ep->caps.max_message_bytes;
+	}
+	return add_locals(w, d, bytes);
 }
 
 /* ---- grants */
@@ -331,7 +347,9 @@ static bool draft_cancel(struct world *w, struct draft *d)
 	d->q->r.argument = chosen ? chosen->r.cookie : 1234567;
 	d->q->target_cookie = d->q->r.argument;
 	if (chosen) {
-		chosen->cancelled = true;
+		/* A cookie may have been given twice. */
+		xc_list_for_each(q, &d->session->requests, link)
+			q->cancelled |= q->r.cookie == chosen->r.cookie;
 		d->q->r.endpoint = chosen->r.endpoint;
 	}
 	return chosen || w_dice(w, 50);
@@ -478,8 +496,10 @@ static void add_message(struct draft *d)
 	m->immediate = q->r.flags & XP_F_IMMEDIATE;
 	m->imm = q->r.key;
 	m->is_write = q->r.opcode == XP_OP_WRITE;
-	m->cookie = q->r.cookie;
+	m->wr_id = q->r.wr_id;
 	m->invalidates = q->grant;
+	if (q->grant)
+		q->grant->refs++;
 	m->known = m->immediate || m->bytes >= 8;
 	xc_list_append(&d->ep->messages, &m->link);
 }
@@ -591,11 +611,12 @@ static struct w_ep *some_ep(struct world *w, struct w_session *s, bool *ret_up)
 
 static uint8_t some_opcode(struct world *w)
 {
-	static const uint8_t often[] = {XP_OP_READ, XP_OP_READ,	 XP_OP_WRITE, XP_OP_WRITE,
-					XP_OP_SEND, XP_OP_SEND,	 XP_OP_RECV,  XP_OP_RECV,
-					XP_OP_RECV, XP_OP_GRANT, XP_OP_GRANT, XP_OP_GRANT};
+	static const uint8_t often[] = {
+		XP_OP_READ, XP_OP_READ, XP_OP_READ, XP_OP_WRITE, XP_OP_WRITE, XP_OP_WRITE,
+		XP_OP_SEND, XP_OP_SEND, XP_OP_SEND, XP_OP_RECV, XP_OP_RECV, XP_OP_GRANT,
+	};
 
-	if (w_dice(w, 70))
+	if (w_dice(w, 50))
 		return XP_OP_REVOKE;
 	if (w_dice(w, 40))
 		return XP_OP_CANCEL;
@@ -657,15 +678,16 @@ static void go(struct world *w, struct draft *d)
 	memset(segments, 0xee, sizeof(segments));
 }
 
-void w_submit(struct world *w, struct w_session *s)
+/* False: this one found nothing to do. */
+static bool try_submit(struct world *w, struct w_session *s)
 {
-	struct draft d = { .session = s };
+	struct draft d = { .session = s, .max_pieces = SEGMENTS };
 	uint8_t opcode = some_opcode(w);
 	bool up;
 
 	d.ep = some_ep(w, s, &up);
 	if (!d.ep)
-		return;
+		return false;
 	d.peer = w_ep_by_tag(w, d.ep->peer_tag);
 	d.q = calloc(1, sizeof(*d.q));
 	d.q->session = s;
@@ -678,7 +700,7 @@ void w_submit(struct world *w, struct w_session *s)
 	xc_list_init(&d.q->link);
 	if (draft(w, &d, opcode)) {
 		go(w, &d);
-		return;
+		return true;
 	}
 	for (uint32_t i = 0; i < d.n_ranges; i++)
 		w_disown(&d.ranges[i]);
@@ -688,4 +710,11 @@ void w_submit(struct world *w, struct w_session *s)
 		w_grant_unref(d.q->grant);
 	}
 	free(d.q);
+	return false;
+}
+
+void w_submit(struct world *w, struct w_session *s)
+{
+	for (int i = 0; i < 8 && !try_submit(w, s); i++)
+		;
 }
