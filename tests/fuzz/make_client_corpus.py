@@ -16,6 +16,8 @@ READ, WRITE, SEND, RECV, GRANT, REVOKE, CANCEL = range(1, 8)
 GRANT_READ, GRANT_WRITE = 0x100, 0x200
 # The first number that a table gives out (common/slots.h).
 FIRST = 1 << 20
+# What the harness takes for the newest grant's address and key.
+ADDRESS, KEY = 0xeeeeeeeeeeeeeeee, 0xeeeeeeee
 
 
 class Input:
@@ -114,6 +116,23 @@ def inputs():
     grant.submit(grant.request(REVOKE, key=FIRST), grant.request(CANCEL, argument=1),
                  flags=CLOCK | CALMLY)
     yield 'grant', grant
+    moves = Input().joined()
+    for kind, opcode in ((GRANT_READ, READ), (GRANT_WRITE, WRITE)):
+        for length in (64, 65536):
+            moves.submit(moves.request(GRANT, [(0, length, FIRST)], flags=kind))
+            moves.submit(moves.request(opcode, [(0, 10, FIRST), (10, length - 10, FIRST)],
+                                       [(ADDRESS, length, KEY)]), flags=SECOND | CALMLY)
+    # One byte too far: the connection ends.
+    moves.submit(moves.request(opcode, [(0, length, FIRST)], [(ADDRESS + 1, length, KEY)]),
+                 flags=SECOND | CALMLY)
+    yield 'moves', moves
+    invalidate = Input().joined()
+    invalidate.submit(invalidate.request(RECV, [(0, 100, FIRST)]),
+                      invalidate.request(GRANT, [(0, 4096, FIRST)], flags=GRANT_READ))
+    invalidate.submit(invalidate.request(SEND, [(0, 10, FIRST)], flags=0x10, key=KEY),
+                      invalidate.request(READ, [(0, 10, FIRST)], [(ADDRESS, 10, KEY)]),
+                      flags=SECOND | CALMLY)
+    yield 'invalidate', invalidate
     lists = Input().joined()
     lists.submit(lists.request(RECV, list_buffer=FIRST, list_offset=0, local_count=4096),
                  lists.request(READ, list_buffer=FIRST, list_offset=8, local_count=1,
