@@ -380,9 +380,17 @@ void w_settle(struct world *w)
 
 /* ---- the end */
 
-static void free_session(struct world *w, struct w_session *s)
+/* Messages name grants of other sessions: they go before any session does. */
+static void free_messages(struct w_session *s)
 {
-	w_session_over(w, s);
+	struct w_ep *ep;
+
+	xc_list_for_each(ep, &s->eps, link)
+		w_messages_free(ep);
+}
+
+static void free_session(struct w_session *s)
+{
 	xc_list_remove(&s->link);
 	while (!xc_list_empty(&s->eps))
 		w_ep_unref(xc_list_first(&s->eps, struct w_ep, link));
@@ -446,6 +454,8 @@ static void check_nothing_is_left(struct world *w)
 
 void world_end(struct world *w)
 {
+	struct w_session *s;
+
 	if (w_dice(w, 700))
 		w_settle(w);
 	if (w_dice(w, 300))
@@ -454,8 +464,10 @@ void world_end(struct world *w)
 	come_to_rest(w);
 	wait_and_rest(w, 40000);
 	check_nothing_is_left(w);
+	xc_list_for_each(s, &w->dead_sessions, link)
+		free_messages(s);
 	while (!xc_list_empty(&w->dead_sessions))
-		free_session(w, xc_list_first(&w->dead_sessions, struct w_session, link));
+		free_session(xc_list_first(&w->dead_sessions, struct w_session, link));
 	sim_check(xc_list_empty(&w->grants), "simulation", "a grant is left in the model");
 	xd_core_free(w->core);
 	fake_engine_done(&w->engine);

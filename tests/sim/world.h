@@ -228,6 +228,7 @@ struct w_grant *w_grant_new(struct world *w, struct w_ep *ep, const struct w_ran
 			    bool write);
 void w_grant_gone(struct w_grant *g);
 void w_message_free(struct w_message *m);
+void w_messages_free(struct w_ep *ep);
 /* It may have ended, through nobody's fault. */
 bool w_grant_uncertain(struct world *w, const struct w_grant *g);
 void w_grant_unref(struct w_grant *g);

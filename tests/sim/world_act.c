@@ -215,15 +215,17 @@ struct w_ep *w_ep_by_number(struct w_session *s, uint32_t number)
 	return NULL;
 }
 
+void w_messages_free(struct w_ep *ep)
+{
+	while (!xc_list_empty(&ep->messages))
+		w_message_free(xc_list_first(&ep->messages, struct w_message, link));
+}
+
 void w_ep_unref(struct w_ep *ep)
 {
 	if (--ep->refs)
 		return;
-	while (!xc_list_empty(&ep->messages)) {
-		struct w_message *m = xc_list_first(&ep->messages, struct w_message, link);
-
-		w_message_free(m);
-	}
+	w_messages_free(ep);
 	xc_list_remove(&ep->link);
 	free(ep);
 }

@@ -151,7 +151,7 @@ static bool holds(const struct w_request *q, const struct w_message *m)
 	return at >= m->bytes;
 }
 
-static bool is_it(const struct w_request *q, const struct xp_completion *c,
+static bool is_it(struct world *w, const struct w_request *q, const struct xp_completion *c,
 		  const struct w_message *m)
 {
 	bool immediate = c->flags & XP_CF_IMMEDIATE;
@@ -159,7 +159,10 @@ static bool is_it(const struct w_request *q, const struct xp_completion *c,
 	if (m->immediate != immediate || (immediate && m->imm != c->immediate))
 		return false;
 	/* One that named a grant which has ended since says nothing of it. */
-	if (c->flags & XP_CF_INVALIDATED ? !m->invalidates : m->invalidates && m->invalidates->life == W_LIVE)
+	if (c->flags & XP_CF_INVALIDATED && !m->invalidates)
+		return false;
+	if (!(c->flags & XP_CF_INVALIDATED) && m->invalidates && m->invalidates->life == W_LIVE &&
+	    !(m->invalidates->earliest_ns && w->engine.now_ns >= m->invalidates->earliest_ns))
 		return false;
 	/* Of a WRITE in pieces, the last one's length is told. */
 	return m->is_write ? c->byte_len <= m->bytes : m->bytes == c->byte_len && holds(q, m);
@@ -193,7 +196,7 @@ static void check_recv(struct world *w, struct w_request *q, const struct xp_com
 		  "a RECV of %llu bytes took a message of %llu", (unsigned long long)q->bytes,
 		  (unsigned long long)c->byte_len);
 	xc_list_for_each(m, &peer->messages, link) {
-		if (!is_it(q, c, m))
+		if (!is_it(w, q, c, m))
 			continue;
 		found = m;
 		break;
