@@ -9,7 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <xferclient.h>
 
@@ -129,6 +132,27 @@ static inline uint64_t bench_size(const char *text)
 		exit(2);
 	}
 	return v;
+}
+
+/* SO_PEERCRED of a connected socket names the process that listens. -1, and why on stderr. */
+static inline int bench_daemon_pid(void)
+{
+	const char *env = getenv("XFER_SOCKET"), *path = env ? env : "/run/rdmaxferd/client/sock";
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct {
+		int pid;
+		unsigned int uid, gid;
+	} cred = { .pid = -1 };
+	socklen_t size = sizeof(cred);
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%.100s", path);
+	if (sock < 0 || connect(sock, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+	    getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &size) < 0)
+		fprintf(stderr, "%s: %s\n", path, strerror(errno));
+	if (sock >= 0)
+		close(sock);
+	return cred.pid;
 }
 
 #endif

@@ -12,8 +12,6 @@
 #include <dirent.h>
 #include <getopt.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
@@ -22,28 +20,6 @@ static unsigned long sessions = 10000, connects = 10000, at_once = 1000;
 static int daemon_pid;
 
 /* ---- the daemon from outside */
-
-/* SO_PEERCRED of a listening socket names the process that listens. */
-static void find_daemon(void)
-{
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	const char *path = getenv("XFER_SOCKET");
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct {
-		int pid;
-		unsigned int uid, gid;
-	} cred;
-	socklen_t size = sizeof(cred);
-
-	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path ? path : "/run/rdmaxferd/client/sock");
-	if (sock < 0 || connect(sock, (struct sockaddr *)&a, sizeof(a)) < 0 ||
-	    getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &size) < 0) {
-		fprintf(stderr, "%s: %s\n", a.sun_path, strerror(errno));
-		exit(1);
-	}
-	close(sock);
-	daemon_pid = cred.pid;
-}
 
 static long count_fds(void)
 {
@@ -232,7 +208,9 @@ int main(int argc, char **argv)
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	find_daemon();
+	daemon_pid = bench_daemon_pid();
+	if (daemon_pid < 0)
+		return 1;
 	worse |= churn("sessions one after the other", make_sessions, sessions);
 	worse |= churn("connections one after the other", make_connects, connects);
 	worse |= churn("sessions at once", hold_sessions, at_once);

@@ -11,6 +11,7 @@
  * (default: the working set twice). Sizes may end in K, M or G.
  */
 #include <getopt.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -30,6 +31,35 @@ static uint64_t slots; /* places of one transfer in the working set */
 static char *at(struct xfer_buf *buf, uint64_t i)
 {
 	return (char *)xfer_buf_data(buf) + i % slots * opt.size;
+}
+
+/* ---- processor time */
+
+static int daemon_pid;
+
+/* Of the daemon's main thread, which copies. Not a number where it cannot be read. */
+static double daemon_cpu(void)
+{
+	unsigned long long ns;
+	char path[64];
+	FILE *f;
+	int n;
+
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", daemon_pid);
+	f = fopen(path, "r");
+	if (!f)
+		return NAN;
+	n = fscanf(f, "%llu", &ns);
+	fclose(f);
+	return n == 1 ? (double)ns / 1e9 : NAN;
+}
+
+static double own_cpu(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 /* ---- the yardstick */
@@ -116,25 +146,28 @@ static double median(double *v, unsigned int n)
 	return v[n / 2];
 }
 
-static void print(enum op op, double seconds, double copy_seconds, bool first)
+static void print(enum op op, double seconds, double copy_seconds, double cpu_ratio, bool first)
 {
 	double bytes = (double)opt.size * (double)opt.count;
+	char cpu[32] = "null";
 
+	if (!isnan(cpu_ratio))
+		snprintf(cpu, sizeof(cpu), "%.2f", cpu_ratio);
 	if (opt.json)
 		printf("%s{\"op\":\"%s\",\"size_bytes\":%llu,\"depth\":%u,\"working_set_bytes\":%llu,"
 		       "\"count\":%llu,\"transfers_per_second\":%.0f,\"bytes_per_second\":%.0f,"
-		       "\"memcpy_bytes_per_second\":%.0f,\"ratio\":%.3f}",
+		       "\"memcpy_bytes_per_second\":%.0f,\"ratio\":%.3f,\"cpu_ratio\":%s}",
 		       first ? "[" : ",\n ", op_names[op], (unsigned long long)opt.size, opt.depth,
 		       (unsigned long long)opt.working_set, (unsigned long long)opt.count,
 		       (double)opt.count / seconds, bytes / seconds, bytes / copy_seconds,
-		       copy_seconds / seconds);
+		       copy_seconds / seconds, cpu);
 	else
 		printf("%-5s %llu bytes, depth %u, working set %llu MiB: %.2f GB/s, %.0f a second; "
-		       "memcpy %.2f GB/s; ratio %.2f\n",
+		       "memcpy %.2f GB/s; ratio %.2f (of processor time %s)\n",
 		       op_names[op], (unsigned long long)opt.size, opt.depth,
 		       (unsigned long long)(opt.working_set >> 20), bytes / seconds / 1e9,
 		       (double)opt.count / seconds, bytes / copy_seconds / 1e9,
-		       copy_seconds / seconds);
+		       copy_seconds / seconds, cpu);
 }
 
 static void fill(struct xfer_buf *buf, unsigned int seed)
@@ -157,7 +190,7 @@ static void verify(enum op op)
 
 static void measure(enum op op, const struct xfer_token *window, bool first)
 {
-	double seconds[64], copies[64];
+	double seconds[64], copies[64], cpu, copy_cpu = 0, transfer_cpu = 0;
 	pthread_t receiver;
 
 	if (op == OP_SEND && pthread_create(&receiver, NULL, receive, NULL) != 0)
@@ -166,13 +199,18 @@ static void measure(enum op op, const struct xfer_token *window, bool first)
 	run(op, window); /* warm */
 	verify(op);
 	for (unsigned int i = 0; i < opt.turns; i++) {
+		cpu = own_cpu();
 		copies[i] = copy(op == OP_READ);
+		copy_cpu += own_cpu() - cpu;
+		cpu = daemon_cpu();
 		seconds[i] = run(op, window);
+		transfer_cpu += daemon_cpu() - cpu;
 	}
 	if (op == OP_SEND)
 		pthread_join(receiver, NULL);
 	verify(op);
-	print(op, median(seconds, opt.turns), median(copies, opt.turns), first);
+	print(op, median(seconds, opt.turns), median(copies, opt.turns), copy_cpu / transfer_cpu,
+	      first);
 }
 
 static void measure_all(void)
@@ -254,6 +292,7 @@ int main(int argc, char **argv)
 	struct xfer_ep_options options = { .size = sizeof(options) };
 
 	parse(argc, argv);
+	daemon_pid = bench_daemon_pid();
 	options.send_depth = options.recv_depth = opt.depth;
 	bench_connect(&pair, &options);
 	bench_check(xfer_buf_new(pair.owner, opt.working_set, 0, &owner_buf), "buffer");
