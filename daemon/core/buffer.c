@@ -55,7 +55,8 @@ static void unmap_run(struct xd_job *job)
 {
 	struct xd_buffer *b = xc_container_of(job, struct xd_buffer, job);
 
-	b->ops->region_unmap(b->region);
+	if (!XD_SABOTAGE("forget-a-map"))
+		b->ops->region_unmap(b->region);
 }
 
 static void unmap_done(struct xd_job *job)

@@ -77,7 +77,7 @@ void xd_endpoint_settle(struct xd_endpoint *ep)
 	if (ep->state == XD_EP_ENDING && !ep->fep && !ep->busy && ep->n_grants == 0 &&
 	    xc_list_empty(&ep->ending_link)) {
 		ep->state = XD_EP_ENDED;
-		if (ep->was_connected)
+		if (ep->was_connected && !XD_SABOTAGE("end-unsaid"))
 			tell(ep, XD_EV_DISCONNECTED);
 	}
 	if (ep->state == XD_EP_ENDED && ep->freeing)
@@ -152,7 +152,7 @@ void xd_endpoint_end(struct xd_endpoint *ep, int status, const char *why)
 	snprintf(ep->why, sizeof(ep->why), "%s", why ? why : "");
 	xd_disarm(ep->session->core, &ep->timer);
 	xd_disarm(ep->session->core, &ep->retry);
-	if (ep->fep)
+	if (ep->fep && !XD_SABOTAGE("destroy-unstopped"))
 		xd_ep_fabric(ep)->ops->ep_error(ep->fep);
 	if (ep->request) {
 		struct xd_request *r = ep->request;

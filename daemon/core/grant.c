@@ -258,6 +258,8 @@ int xd_grant_post(struct xd_transfer *t, struct ibv_send_wr *wr)
 	wr->opcode = IBV_WR_BIND_MW;
 	wr->bind_mw.mw = g->window->mw;
 	wr->bind_mw.rkey = ibv_inc_rkey(g->window->mw->rkey);
+	if (XD_SABOTAGE("reuse-a-key"))
+		wr->bind_mw.rkey = g->window->mw->rkey;
 	wr->bind_mw.bind_info.mr = g->buffer->mrs[ep->fabric];
 	wr->bind_mw.bind_info.addr = g->buffer->iova + g->offset;
 	wr->bind_mw.bind_info.length = g->length;
@@ -265,6 +267,8 @@ int xd_grant_post(struct xd_transfer *t, struct ibv_send_wr *wr)
 		g->write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
 	if (XD_SABOTAGE("widen-a-bound"))
 		wr->bind_mw.bind_info.length++;
+	if (XD_SABOTAGE("grant-both-ways"))
+		wr->bind_mw.bind_info.mw_access_flags |= IBV_ACCESS_REMOTE_READ;
 	return 1;
 }
 
@@ -322,10 +326,20 @@ static void grant_free(struct xd_grant *g)
 	xd_endpoint_settle(ep);
 }
 
-void xd_grant_dead(struct xd_grant *g, bool reuse_window)
+static void end_revoke(struct xd_grant *g)
 {
 	struct xd_transfer *revoke = g->revoke;
 
+	g->revoke = NULL;
+	revoke->grant = NULL;
+	/* Posted and not back yet: its work request then finds nobody. */
+	if (revoke->state == XD_T_POSTED && !revoke->retired)
+		g->endpoint->sq[revoke->sequence % g->endpoint->sq_depth].transfer = NULL;
+	xd_transfer_end(revoke, 0, NULL);
+}
+
+void xd_grant_dead(struct xd_grant *g, bool reuse_window)
+{
 	XC_CHECK(g, XD_GRANT_MAGIC);
 	if (g->state == XD_GRANT_KILLING && g->window)
 		return; /* its window is going: window_gone() comes back here */
@@ -336,13 +350,8 @@ void xd_grant_dead(struct xd_grant *g, bool reuse_window)
 	if (g->window)
 		window_release(g->window);
 	g->window = NULL;
-	if (revoke) {
-		revoke->grant = NULL;
-		/* Posted and not back yet: its work request then finds nobody. */
-		if (revoke->state == XD_T_POSTED && !revoke->retired)
-			g->endpoint->sq[revoke->sequence % g->endpoint->sq_depth].transfer = NULL;
-		xd_transfer_end(revoke, 0, NULL);
-	}
+	if (g->revoke)
+		end_revoke(g);
 	grant_free(g);
 }
 
@@ -352,7 +361,9 @@ void xd_grant_kill(struct xd_grant *g)
 		return;
 	g->state = XD_GRANT_KILLING;
 	xd_disarm(g->session->core, &g->timer);
-	if (g->window)
+	if (g->revoke && XD_SABOTAGE("done-before-dead"))
+		end_revoke(g);
+	if (g->window && !XD_SABOTAGE("forget-a-window"))
 		window_kill(g->window);
 	else
 		xd_grant_dead(g, false);
@@ -364,7 +375,8 @@ static void expired(struct xd_timer *timer)
 {
 	struct xd_grant *g = xc_container_of(timer, struct xd_grant, timer);
 
-	xd_grant_kill(g);
+	if (!XD_SABOTAGE("forget-an-expiry"))
+		xd_grant_kill(g);
 }
 
 uint32_t xd_grant_invalidated(struct xd_endpoint *ep, uint32_t rkey)

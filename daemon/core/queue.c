@@ -60,6 +60,8 @@ void xd_endpoint_progress_check(struct xd_endpoint *ep)
 
 	if (ep->state != XD_EP_CONNECTED || ep->sq_head == ep->sq_tail)
 		return;
+	if (XD_SABOTAGE("wait-for-ever"))
+		return;
 	if (xd_now(core) >= ep->progress_ns + progress_ns(ep))
 		xd_endpoint_end(ep, -XP_E_STALLED, NULL);
 	else
@@ -83,7 +85,7 @@ static void to_sges(const struct xd_endpoint *ep, const struct xd_piece *p, stru
 
 		xc_assert(b);
 		ret[i] = (struct ibv_sge){
-			.addr = b->iova + p->sge[i].address,
+			.addr = b->iova + p->sge[i].address + XD_SABOTAGE("shift-a-piece"),
 			.length = p->sge[i].length,
 			.lkey = b->mrs[ep->fabric]->lkey,
 		};
@@ -253,7 +255,8 @@ static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 	 */
 	if (now - *blocked_ns < progress_ns(ep) || ep->sq_head != ep->sq_tail ||
 	    t->request.opcode == XP_OP_REVOKE) {
-		xd_arm(core, &ep->retry, now + RETRY_NS);
+		if (!XD_SABOTAGE("never-try-again"))
+			xd_arm(core, &ep->retry, now + RETRY_NS);
 		return;
 	}
 	xd_grant_abandon(t);
@@ -271,7 +274,9 @@ void xd_endpoint_wait(struct xd_endpoint *ep)
 {
 	struct xd_transfer *t = xc_list_first(&ep->waiting, struct xd_transfer, link);
 
-	if (t && ep->state == XD_EP_CONNECTED)
+	if (XD_SABOTAGE("no-window-is-fatal"))
+		xd_endpoint_end(ep, -XP_E_DEVICE, NULL);
+	else if (t && ep->state == XD_EP_CONNECTED)
 		wait_for_room(ep, t);
 }
 
@@ -524,7 +529,7 @@ void xd_endpoint_flush(struct xd_endpoint *ep, int status)
 {
 	struct xd_transfer *t;
 
-	while (ep->sq_head != ep->sq_tail) {
+	while (ep->sq_head != ep->sq_tail && !XD_SABOTAGE("forget-a-flush")) {
 		t = ep->sq[ep->sq_head++ % ep->sq_depth].transfer;
 		/* A transfer of several work requests ends with its last; one that waits too, from
 		 * the list below. */

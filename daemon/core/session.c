@@ -13,6 +13,7 @@
 #include "daemon/core/buffer.h"
 #include "daemon/core/endpoint.h"
 #include "daemon/core/grant.h"
+#include "daemon/core/sabotage.h"
 #include "daemon/core/transfer.h"
 
 /* A close that takes longer than this is somebody's doing (a TCP socket with SO_LINGER, for one).
@@ -254,7 +255,7 @@ void xd_session_advance(struct xd_session *s)
 		return;
 	/* No QP is left that could touch memory: windows, then registrations, then maps. */
 	xd_windows_free(s);
-	if (s->n_windows)
+	if (s->n_windows && !XD_SABOTAGE("windows-last"))
 		return;
 	while ((b = xc_slots_next(&s->buffers, &at)))
 		if (b->state == XD_BUFFER_LIVE)
@@ -279,7 +280,8 @@ static void close_run(struct xd_job *job)
 {
 	struct close_job *c = xc_container_of(job, struct close_job, job);
 
-	c->close_fd(c->fd);
+	if (!XD_SABOTAGE("forget-a-descriptor"))
+		c->close_fd(c->fd);
 }
 
 static void close_done(struct xd_job *job)
@@ -362,7 +364,10 @@ void xd_call_reply(struct xd_call *c, int status, const char *format, ...)
 	}
 	if (status == -XP_E_QUOTA)
 		xd_core_count(c->session->core, XD_COUNTER_quota_refusals, 1);
-	xd_session_tell(c->session, &c->out);
+	if (status < 0 && XD_SABOTAGE("lose-a-reply"))
+		xd_call_free(c);
+	else
+		xd_session_tell(c->session, &c->out);
 }
 
 void xd_call_free(struct xd_call *c)
@@ -439,7 +444,8 @@ void xd_session_tell(struct xd_session *s, struct xd_outnode *node)
 	}
 	if (xc_list_empty(&node->link))
 		xc_list_append(&s->out, &node->link);
-	s->core->engine.ops->deliver(s->core->engine.engine, s->conn);
+	if (!XD_SABOTAGE("tell-nobody"))
+		s->core->engine.ops->deliver(s->core->engine.engine, s->conn);
 }
 
 static enum xd_out_kind endpoint_kind(const struct xd_endpoint *ep)
@@ -493,6 +499,11 @@ static void pull_transfer(struct xd_transfer *t, struct xd_out *ret)
 {
 	ret->completion = t->completion;
 	copy_text(ret->text, t->text);
+	if (XD_SABOTAGE("end-twice") && !t->cut_due) {
+		t->cut_due = true;
+		xd_session_tell(t->session, &t->out);
+		return;
+	}
 	xd_transfer_free(t);
 }
 
