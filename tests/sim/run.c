@@ -136,8 +136,31 @@ static void print_figures(const struct figures *f)
 static const struct {
 	const char *name, *promise;
 } saboteurs[] = {
-	{ "drop-a-charge", "I6" },
-	{ "end-twice", "I7" },
+	{ "widen-a-bound", "I1: a window is one byte too long" },
+	{ "grant-both-ways", "I1: a grant for WRITE may be READ" },
+	{ "trust-an-offset", "I1: a segment may lie outside its buffer" },
+	{ "done-before-dead", "I2: a REVOKE completes before its key is dead" },
+	{ "forget-an-expiry", "I2: a grant outlives its time" },
+	{ "forget-a-window", "I2: the end of a grant leaves its window bound" },
+	{ "destroy-unstopped", "I3: a QP is destroyed that was never stopped" },
+	{ "unmap-registered", "I3: memory is unmapped under its registration" },
+	{ "windows-last", "I3: registrations go before windows" },
+	{ "reuse-a-key", "I5: a window is bound again with the same key" },
+	{ "drop-a-charge", "I6: a charge stays" },
+	{ "forget-a-map", "I6: memory stays mapped" },
+	{ "forget-a-descriptor", "I6: a descriptor stays open" },
+	{ "end-twice", "I7: a completion is told twice" },
+	{ "forget-a-completion", "I7: a completion is not told" },
+	{ "forget-a-flush", "I7: what was posted never ends when its QP is gone" },
+	{ "let-a-recv-wait", "I7: a RECV outlives its QP" },
+	{ "lose-a-reply", "I7: a refusal is not told" },
+	{ "end-unsaid", "I7: a disconnect is not told" },
+	{ "tell-nobody", "I7: the engine hears of no output" },
+	{ "wait-for-ever", "I7: a stalled QP is let be" },
+	{ "never-try-again", "I8: what found no room is not tried again" },
+	{ "full-queue-is-fatal", "I8: a full queue ends a connection" },
+	{ "no-window-is-fatal", "I8: a want of windows ends a connection" },
+	{ "shift-a-piece", "data: a transfer is off by one byte" },
 };
 
 /* In a child, since what it finds ends it. True where it was caught. */
@@ -185,8 +208,8 @@ static int run_saboteurs(uint64_t seeds, int point)
 	for (size_t i = 0; i < XC_ARRAY_SIZE(saboteurs); i++) {
 		bool caught = catch(saboteurs[i].name, seeds);
 
-		printf("%sok %d - the saboteur %s (%s) is caught\n", caught ? "" : "not ",
-		       point + (int)i, saboteurs[i].name, saboteurs[i].promise);
+		printf("%sok %d - %s (the saboteur %s) is caught\n", caught ? "" : "not ",
+		       point + (int)i, saboteurs[i].promise, saboteurs[i].name);
 		failed += !caught;
 	}
 	return failed;

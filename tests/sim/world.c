@@ -307,6 +307,21 @@ static void come_to_rest(struct world *w)
 	}
 }
 
+/* An end of a connection is told of. */
+static void check_told(struct world *w, struct w_session *s)
+{
+	for (struct xc_list *l = s->eps.next; l != &s->eps; l = l->next) {
+		struct w_ep *ep = xc_container_of(l, struct w_ep, link);
+		bool connected = false;
+
+		for (uint32_t i = 0; i < w->n_fabrics; i++)
+			connected |= fake_fabric_connected(w->fabrics[i], ep->tag);
+		sim_check(!ep->up || ep->down || ep->free_replied || connected, "I7",
+			  "ep %llu is no longer connected, and nobody said so",
+			  (unsigned long long)ep->tag);
+	}
+}
+
 /* Requests that must have ended by now: all but RECVs; what is quiet has ended well. */
 static void check_ended(struct world *w)
 {
@@ -327,6 +342,7 @@ static void check_ended(struct world *w)
 			w_request_ended(w, q, NULL, "");
 		}
 		sim_check(xc_list_empty(&s->pending), "I7", "a question has no answer");
+		check_told(w, s);
 	}
 }
 
