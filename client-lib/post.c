@@ -250,6 +250,19 @@ static int put_remote(struct xfer_client *c, struct post *p)
 	return 0;
 }
 
+/* A READ or WRITE of nothing still has a segment on each side. */
+static int put_nothing(struct xfer_client *c, struct post *p)
+{
+	if (p->total || p->n_remote == 0)
+		return 0;
+	if (grow_segments(c, 2) < 0)
+		return -ENOMEM;
+	c->segments[0] = (struct xp_segment){ 0 };
+	c->segments[1] = (struct xp_segment){ p->remote[0].address, 0, p->remote[0].rkey };
+	p->out_local = p->out_remote = 1;
+	return 0;
+}
+
 /* ---- what the endpoint takes */
 
 static int check_state(const struct post *p)
@@ -427,6 +440,8 @@ static int try_post(struct xfer_client *c, struct post *p, uint64_t *ret_need)
 		r = cut_local(c, p);
 	if (r == 0)
 		r = put_remote(c, p);
+	if (r == 0)
+		r = put_nothing(c, p);
 	if (r == 0)
 		r = check_message(p);
 	if (r < 0)

@@ -119,6 +119,25 @@ static void a_read(void **state)
 	assert_string_equal(e.text, "");
 }
 
+static void nothing_at_all(void **state)
+{
+	struct iovec v[2] = { { NULL, 0 }, { data, 0 } };
+	struct xfer_token t = { 5, 0, 6 };
+	const struct fake_request *r = fake.requests;
+
+	(void)state;
+	assert_int_equal(xfer_post_read(ep, v, 2, &t, 1, 1, 0, NULL), 0);
+	assert_int_equal(xfer_post_send(ep, v, 2, 2, 0, NULL), 0);
+	assert_int_equal(xfer_post_recv(ep, NULL, 0, 3, 0, NULL), 0);
+	fake_wait_requests(&fake, 3);
+	assert_int_equal(r[0].n_local, 1);
+	assert_int_equal(r[0].local[0].length, 0);
+	assert_int_equal(r[0].n_remote, 1);
+	assert_int_equal(r[0].remote[0].key, 6);
+	assert_int_equal(r[1].n_local, 0);
+	assert_int_equal(r[2].n_local, 0);
+}
+
 static void each_operation(void **state)
 {
 	struct iovec v = { data, 8 };
@@ -632,6 +651,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_read, setup, teardown),
+		cmocka_unit_test_setup_teardown(nothing_at_all, setup, teardown),
 		cmocka_unit_test_setup_teardown(each_operation, setup, teardown),
 		cmocka_unit_test_setup_teardown(bad_shapes, setup, teardown),
 		cmocka_unit_test_setup_teardown(states, setup, teardown),
