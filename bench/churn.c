@@ -6,8 +6,8 @@
  *	churn [--sessions N] [--connects N] [--at-once N]
  *
  * sessions: clients made and freed one after the other; connects: endpoints connected and freed;
- * at-once: clients open at the same time, each of which does a READ (needs that many sessions in the
- * configuration, and two descriptors each here).
+ * at-once: clients open at the same time, each of which does a READ (needs that many sessions in
+ * the configuration, and two descriptors each here).
  */
 #include <dirent.h>
 #include <getopt.h>

@@ -161,8 +161,10 @@ int main(int argc, char **argv)
 	r = bench_grant(&pair, xfer_buf_data(owner_buf), bytes, XFER_GRANT_READ);
 	w = bench_grant(&pair, xfer_buf_data(owner_buf), bytes, XFER_GRANT_WRITE);
 	for (unsigned long i = 0; i < rounds && plain; i++) {
-		moved += turn(1, xfer_buf_data(user_buf), xfer_buf_data(owner_buf), bytes, &r.token);
-		moved += turn(0, xfer_buf_data(user_buf), xfer_buf_data(owner_buf), bytes, &w.token);
+		moved +=
+			turn(1, xfer_buf_data(user_buf), xfer_buf_data(owner_buf), bytes, &r.token);
+		moved +=
+			turn(0, xfer_buf_data(user_buf), xfer_buf_data(owner_buf), bytes, &w.token);
 		moved += turn(1, plain, xfer_buf_data(owner_buf), bytes, &r.token);
 		moved += turn(0, plain, xfer_buf_data(owner_buf), bytes, &w.token);
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * How fast transfers between two clients of one daemon are, next to memcpy(3) between the same two
- * memory files in the same run: the two take turns, so that what disturbs the machine disturbs both.
+ * memory files in the same run: the two take turns, so that what disturbs the machine disturbs
+ * both.
  *
  *	transfer [--ops read,write,send] [--size BYTES] [--depth N] [--working-set BYTES]
  *	         [--count N] [--turns N] [--json]
@@ -124,7 +125,8 @@ static void *receive(void *arg)
 		while (posted - done < opt.depth) {
 			struct iovec v = { at(owner_buf, posted), opt.size };
 
-			bench_check(xfer_post_recv(pair.owner_ep, &v, 1, posted++, 0, NULL), "recv");
+			bench_check(xfer_post_recv(pair.owner_ep, &v, 1, posted++, 0, NULL),
+				    "recv");
 		}
 		done += (uint64_t)bench_poll(pair.owner, events, 64);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The first program: one side listens and grants a piece of its memory, the other connects and READs
- * it. Both sides are in this process, each with a client of its own; they could as well be two
- * programs, and the token would travel in a message.
+ * The first program: one side listens and grants a piece of its memory, the other connects and
+ * READs it. Both sides are in this process, each with a client of its own; they could as well be
+ * two programs, and the token would travel in a message.
  *
  *	cc first.c $(pkg-config --cflags --libs libxferclient) && ./a.out
  */

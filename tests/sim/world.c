@@ -377,7 +377,8 @@ static void wait_and_rest(struct world *w, uint64_t ms)
 		uint64_t next = fake_engine_next_deadline(&w->engine), step = 1000 * MS;
 
 		if (next < w->engine.now_ns + step)
-			step = next > w->engine.now_ns + 20 * MS ? next - w->engine.now_ns : 20 * MS;
+			step = next > w->engine.now_ns + 20 * MS ? next - w->engine.now_ns
+								 : 20 * MS;
 		fake_engine_advance(&w->engine, step);
 		come_to_rest(w);
 	}
