@@ -170,7 +170,8 @@ int main(int argc, char **argv)
 	}
 	free(plain);
 	bench_disconnect(&pair);
-	printf("%lu transfers of %d by %d odd segments, %llu bytes, all of them right, none between "
+	printf(
+		"%lu transfers of %d by %d odd segments, %llu bytes, all of them right, none between "
 	       "them touched\n",
 	       4 * rounds, n_segments, n_segments, (unsigned long long)moved);
 	return 0;

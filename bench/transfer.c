@@ -156,7 +156,8 @@ static void print(enum op op, double seconds, double copy_seconds, double cpu_ra
 	if (!isnan(cpu_ratio))
 		snprintf(cpu, sizeof(cpu), "%.2f", cpu_ratio);
 	if (opt.json)
-		printf("%s{\"op\":\"%s\",\"size_bytes\":%llu,\"depth\":%u,\"working_set_bytes\":%llu,"
+		printf(
+			"%s{\"op\":\"%s\",\"size_bytes\":%llu,\"depth\":%u,\"working_set_bytes\":%llu,"
 		       "\"count\":%llu,\"transfers_per_second\":%.0f,\"bytes_per_second\":%.0f,"
 		       "\"memcpy_bytes_per_second\":%.0f,\"ratio\":%.3f,\"cpu_ratio\":%s}",
 		       first ? "[" : ",\n ", op_names[op], (unsigned long long)opt.size, opt.depth,

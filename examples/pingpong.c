@@ -194,7 +194,8 @@ static int ask_all(struct xfer_client *client, const char *address)
 	wait_for(client, XFER_EVENT_COMPLETION, WR_QUESTION);
 	xfer_ep_free(ep);
 	seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
-	printf("%u blocks of %u bytes, each granted, written and checked: %.0f a second, %.1f MB/s\n",
+	printf(
+		"%u blocks of %u bytes, each granted, written and checked: %.0f a second, %.1f MB/s\n",
 	       rounds, block_bytes, rounds / seconds, 1e-6 * rounds * block_bytes / seconds);
 	return 0;
 }
