@@ -55,7 +55,8 @@ static void how_to_replay(const char *what)
 		return;
 	}
 	snprintf(text, sizeof(text),
-		 "\n%s\nseed %" PRIu64 ", step %" PRIu64 "; to see it again: tests/sim/run --seed %" PRIu64
+		 "\n%s\nseed %" PRIu64 ", step %" PRIu64
+		 "; to see it again: tests/sim/run --seed %" PRIu64
 		 " --steps %" PRIu64 "%s%s --trace\n",
 		 what, sim.seed, sim.step, sim.seed, steps, xd_saboteur ? " --saboteur " : "",
 		 xd_saboteur ? xd_saboteur : "");
@@ -228,7 +229,7 @@ static uint64_t digest_of(uint64_t seed)
 static int run_test(void)
 {
 	const char *sanitizers = getenv("XD_SANITIZERS");
-	uint64_t seeds = sanitizers && sanitizers[0] ? 40 : 200;
+	uint64_t seeds = sanitizers && sanitizers[0] ? 60 : 300;
 	struct figures f = { 0 };
 	int failed = 0;
 
@@ -311,6 +312,7 @@ int main(int argc, char **argv)
 	return 0;
 usage:
 	fprintf(stderr,
-		"usage: run [--seed S | --seeds A..B] [--steps N] [--trace] [--saboteur NAME] [--saboteurs]\n");
+		"usage: run [--seed S | --seeds A..B] [--steps N] [--trace] [--saboteur NAME]\n"
+		"       run [--saboteurs]\n");
 	return 2;
 }

@@ -34,7 +34,8 @@ static void check_key(void *ctx, const struct fake_key *k)
 		return;
 	}
 	sim_broken(close ? "I1" : "I2",
-		   "a key reaches %llu bytes at %llu of memory %d on ep %llu (access %d); the nearest grant has %u at %llu",
+		   "a key reaches %llu bytes at %llu of memory %d on ep %llu (access %d); "
+		   "the nearest grant has %u at %llu",
 		   (unsigned long long)k->length, (unsigned long long)k->offset, k->fd,
 		   (unsigned long long)k->ep_tag, k->access, close ? close->range.length : 0,
 		   close ? (unsigned long long)close->range.offset : 0);
@@ -59,7 +60,8 @@ static void check_keys(struct world *w)
 	xc_list_for_each(g, &w->grants, link)
 		sim_check(g->seen || g->life != W_LIVE || w_grant_uncertain(w, g) ||
 				  w_excused(w, g->ep) || !connected(w, g->ep->tag),
-			  "I5", "grant %u of ep %llu (session %llu) is live and its key is not", g->number,
+			  "I5", "grant %u of ep %llu (session %llu) is live and its key is not",
+			  g->number,
 			  (unsigned long long)g->ep->tag, (unsigned long long)g->session->number);
 }
 

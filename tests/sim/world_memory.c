@@ -79,7 +79,7 @@ void w_check_memory(struct w_buffer *b)
 		return;
 	for (uint64_t i = 0; i < b->size; i++)
 		sim_check(b->bytes[i] == b->shadow[i] || owned(b, i), "I1",
-			  "byte %llu of buffer %u changed though nothing that is alive may write there",
+			  "byte %llu of buffer %u changed, and nothing alive may write there",
 			  (unsigned long long)i, b->number);
 }
 

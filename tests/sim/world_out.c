@@ -390,7 +390,8 @@ static void check_unused(struct world *w, const struct w_buffer *b)
 
 		for (uint32_t i = 0; i < n && !q->refusable; i++)
 			sim_check(q->ranges[i].buffer != b || !q->ranges[i].length, "I3",
-				  "a buffer was removed under request %llu", (unsigned long long)q->r.wr_id);
+				  "a buffer was removed under request %llu",
+				  (unsigned long long)q->r.wr_id);
 	}
 }
 
