@@ -308,15 +308,20 @@ def beyond_the_grant_by_one_byte(t):
     for read in (True, False):
         for before, after in ((1, 0), (0, 1), (4096, 0), (SIZE, 0), (0, SIZE - 12388)):
             before = min(before, 4097)
-            token = two.grant(4097, 8191, read=read)
-            memory = bytes(two.ma.map), bytes(two.mb.map)
-            length = token.length + before + after
-            run = two.read if read else two.write
-            done = run(token, two.mb.segment(0, length), (token.address - before, length, token.rkey))
-            status_is(done, E.REMOTE_ACCESS)
-            equal((bytes(two.ma.map), bytes(two.mb.map)) == memory, True, 'memory is as before')
-            two.disconnected()
-            two.again()
+            beyond(two, two.grant(4097, 8191, read=read), read, before, after)
+        # Where the good part is longer than what is copied at once, it does not move either.
+        beyond(two, two.grant(0, SIZE // 2, read=read), read, 0, 1)
+
+
+def beyond(two, token, read, before, after):
+    memory = bytes(two.ma.map), bytes(two.mb.map)
+    length = token.length + before + after
+    run = two.read if read else two.write
+    done = run(token, two.mb.segment(0, length), (token.address - before, length, token.rkey))
+    status_is(done, E.REMOTE_ACCESS)
+    equal((bytes(two.ma.map), bytes(two.mb.map)) == memory, True, 'memory is as before')
+    two.disconnected()
+    two.again()
 
 
 @test()
@@ -351,13 +356,13 @@ def a_grant_has_one_direction(t):
 def keys_that_were_never_given(t):
     two = Two(t)
     rng = random.Random(9)
-    token = two.grant(0, 100)
-    for key in (0, 0xffffffff, token.rkey ^ 1, token.rkey ^ 0x100, token.rkey ^ 0x80000000,
-                rng.getrandbits(32)):
-        status_is(two.read(token, None, (token.address, 100, key)), E.REMOTE_ACCESS)
+    for other in (lambda key: 0, lambda key: 0xffffffff, lambda key: key ^ 1, lambda key: key ^ 0x80,
+                  lambda key: key ^ 0x100, lambda key: key ^ 0x80000000,
+                  lambda key: rng.getrandbits(32)):
+        token = two.grant(0, 100)
+        status_is(two.read(token, None, (token.address, 100, other(token.rkey))), E.REMOTE_ACCESS)
         unchanged(two.mb, 2)
         two.again()
-        token = two.grant(0, 100)
 
 
 @test()
@@ -372,6 +377,33 @@ def a_revoked_key_is_dead_when_the_revoke_completes(t):
     token = two.grant(0, 100)
     two.a.do(REVOKE, two.ea, key=token.grant)
     status_is(two.a.run(REVOKE, two.ea, key=token.grant), E.GRANT_ENDED, ENOENT)
+
+
+@test()
+def a_revoke_ends_transfers_that_use_the_key(t):
+    """What its owner writes after the revoke has completed, no READ sees; what a WRITE carries lands before."""
+    size, tail = 64 << 20, 1 << 20  # the tail is what a READ that goes on would come to last
+    two = Two(t, size=size)
+    later = b'n' * tail
+    for _ in range(3):
+        two.ma.map[:] = b'o' * size
+        two.mb.map[:] = b'-' * size
+        token = two.grant()
+        reads = [two.b.start(READ, two.eb, [two.mb.segment()], [token.segment()]) for _ in range(8)]
+        two.a.do(REVOKE, two.ea, key=token.grant)
+        two.ma.map[size - tail:] = later
+        statuses = [two.b.finish(cookie).status for cookie in reads]
+        check(statuses[-1] != 0, 'all READs were faster than the revoke')
+        equal(two.mb.map[:].count(b'n'), 0, 'bytes that were written after the revoke')
+        two.again()
+        token = two.grant(read=False)
+        writes = [two.b.start(WRITE, two.eb, [two.mb.segment()], [token.segment()]) for _ in range(8)]
+        two.a.do(REVOKE, two.ea, key=token.grant)
+        two.ma.map[size - tail:] = later
+        statuses = [two.b.finish(cookie).status for cookie in writes]
+        check(statuses[-1] != 0, 'all WRITEs were faster than the revoke')
+        equal(two.ma.map[size - tail:].count(b'n'), tail, 'bytes that stayed as their owner wrote them')
+        two.again()
 
 
 @test()
