@@ -38,21 +38,25 @@ static struct xp_segment random_segment(const struct xp_segment *before, uint32_
 
 	if (below(8))
 		s.length = 1 + below(longest);
-	/* A neighbour of the one before, in the same buffer or under the same key. */
+	/* A neighbour of the one before, mostly in the same buffer or under the same key. */
 	if (before && !below(3)) {
 		s.address = before->address + before->length;
-		s.key = before->key;
+		if (below(5))
+			s.key = before->key;
 	}
 	return s;
 }
 
 static uint64_t random_side(struct xp_segment *side, uint32_t n, uint32_t longest)
 {
+	const struct xp_segment *before = NULL;
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		side[i] = random_segment(i ? &side[i - 1] : NULL, longest);
+		side[i] = random_segment(before, longest);
 		bytes += side[i].length;
+		if (side[i].length)
+			before = &side[i];
 	}
 	return bytes;
 }
