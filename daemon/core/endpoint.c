@@ -417,13 +417,12 @@ void xd_session_endpoint_answer(struct xd_session *s, uint64_t serial, uint64_t 
 				const struct xd_endpoint_options *options)
 {
 	struct xd_call *call = xd_call_new(s, serial);
-	struct xd_request *r =
-		request <= UINT32_MAX ? xc_slots_get(&s->requests, (uint32_t)request) : NULL;
+	struct xd_request *r = xd_request_get(s, request);
 	struct xd_endpoint *ep;
 
 	if (!call)
 		return;
-	if (!r || r->endpoint) {
+	if (!r) {
 		xd_call_reply(call, -ENOENT,
 			      "there is no connection request %" PRIu64
 			      " to answer: the peer gave up, or it was answered",

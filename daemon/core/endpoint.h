@@ -143,6 +143,8 @@ void xd_endpoint_free_soon(struct xd_endpoint *ep, struct xd_call *call);
 void xd_endpoint_settle(struct xd_endpoint *ep);
 
 void xd_listener_end(struct xd_listener *l);
+/* A request of this number that can be answered, or NULL. */
+struct xd_request *xd_request_get(const struct xd_session *s, uint64_t number);
 void xd_request_free(struct xd_request *r);
 
 /* Fabric events. */

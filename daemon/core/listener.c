@@ -213,6 +213,18 @@ void xd_session_unlisten(struct xd_session *s, uint64_t serial, uint32_t listene
 
 /* ------------------------------------------------------------------ requests */
 
+/*
+ * One that the client may answer: it was told of it (numbers can be guessed, and what waits to be
+ * read still needs the listener), and did not answer yet. NULL: there is none.
+ */
+struct xd_request *xd_request_get(const struct xd_session *s, uint64_t number)
+{
+	struct xd_request *r =
+		number <= UINT32_MAX ? xc_slots_get(&s->requests, (uint32_t)number) : NULL;
+
+	return r && r->told && !r->endpoint ? r : NULL;
+}
+
 void xd_request_free(struct xd_request *r)
 {
 	xc_list_remove(&r->link);
@@ -277,12 +289,11 @@ void xd_session_reject(struct xd_session *s, uint64_t serial, uint64_t request,
 		       const void *private_data, size_t bytes)
 {
 	struct xd_call *call = xd_call_new(s, serial);
-	struct xd_request *r =
-		request <= UINT32_MAX ? xc_slots_get(&s->requests, (uint32_t)request) : NULL;
+	struct xd_request *r = xd_request_get(s, request);
 
 	if (!call)
 		return;
-	if (!r || r->endpoint) {
+	if (!r) {
 		xd_call_reply(call, -ENOENT, "there is no connection request %" PRIu64 " to reject",
 			      request);
 		return;

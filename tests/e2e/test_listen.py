@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Listeners, connections, private data, and who may listen and connect where."""
 import os
+import signal
 
 import raw
 from harness import FIRST_UID, GID, check, equal, status_is, test
@@ -212,6 +213,35 @@ def unlisten_rejects_what_waits(t):
         status_is(b.wait_event('connected', lambda x, n=e: x.endpoint == n), E.REJECTED, ECONNREFUSED,
                   E.PEER_GONE)
     status_is(a.call_raw('endpoint_new', request=request.request), ENOENT)
+
+
+@test(own=True)
+def a_request_that_was_not_read_cannot_be_answered(t):
+    """Its number can be guessed. Stopped, the daemon finds all of it at once, and takes sixteen packets of a
+    client, and tells it as many, in a turn: when it reads the answer, the request is still to be told."""
+    a, b = t.session(), t.session(1)
+    listener, port = a.listen()
+    eb = b.endpoint(port=port)
+    number = 1 << 20  # the first of a session
+    os.kill(t.daemon.pid, signal.SIGSTOP)
+    try:
+        for _ in range(16):
+            a.post('disconnect', endpoint=77)
+        answer = a.post('endpoint_new', request=number)
+        unlisten = a.post('unlisten', listener=listener)
+        b.post('connect', endpoint=eb)
+    finally:
+        os.kill(t.daemon.pid, signal.SIGCONT)
+    status_is(a.wait_reply(answer), ENOENT)
+    status_is(a.wait_reply(unlisten), 0)
+    status_is(b.wait_event('connected'), E.REJECTED)
+    # And where it was read, it can be, without the listener.
+    listener, port = a.listen()
+    eb = b.endpoint(port=port)
+    b.call('connect', endpoint=eb)
+    request = a.wait_event('connect_request', lambda e: e.listener == listener)
+    a.call('endpoint_new', request=request.request)
+    a.call('unlisten', listener=listener)
 
 
 @test(config='times { connect = 300ms }')
