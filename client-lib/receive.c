@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "client-lib/internal.h"
@@ -85,6 +86,8 @@ void cl_gone(struct xfer_client *c, int status, const char *format, ...)
 	va_end(args);
 	c->batch.used = 0;
 	cl_want_out(c, false);
+	/* Where it is this side that ends it, the daemon must not go on. */
+	shutdown(c->sock, SHUT_RDWR);
 	end_calls(c);
 	for (uint32_t i = 0; i < c->requests.room; i++)
 		if (c->requests.at[i].used)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "tests/unit/fake_daemon.h"
 
@@ -538,35 +539,52 @@ static void the_unknown_is_ignored(void **state)
 	xfer_table_free(t);
 }
 
-/* Random packets, and true ones with random bytes in them: any end is fine but a crash. */
+static void anew(void)
+{
+	xfer_client_free(c);
+	fake_done(&fake);
+	assert_int_equal(setup(NULL), 0);
+}
+
+/* Random packets, half of them with a length that fits: any end is fine but a crash. */
 static void random_packets(void **state)
 {
 	uint64_t seed = 42;
 	uint8_t packet[64];
+	int ends = 0;
 
 	(void)state;
-	for (int i = 0; i < 3000; i++) {
-		size_t n = 1;
+	for (int i = 0; i < 1000; i++) {
+		struct xfer_event e;
+		size_t n;
 
 		for (size_t at = 0; at < sizeof(packet); at++) {
 			seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
 			packet[at] = (uint8_t)(seed >> 56);
 		}
-		n += seed >> 58;
+		n = 2 + (seed >> 59);
 		packet[0] = (uint8_t)((seed >> 40) % 10 << 3 | 2);
 		if (i % 2)
 			packet[1] = (uint8_t)(n - 2);
-		/* The client goes on, whatever it thought of the last one. */
-		pthread_mutex_lock(&c->lock);
-		c->gone = false;
-		pthread_mutex_unlock(&c->lock);
 		fake_say_raw(&fake, packet, n);
-		{
-			struct xfer_event e;
-
-			assert_true(xfer_poll(c, &e, 1, 0) >= 0);
+		assert_true(xfer_poll(c, &e, 1, 0) >= 0);
+		if (c->gone) {
+			ends++;
+			anew();
 		}
 	}
+	assert_true(ends > 100);
+}
+
+/* The daemon of a client that has had enough sees the end of the session. */
+static void a_broken_session_ends_for_both(void **state)
+{
+	(void)state;
+	fake_say_raw(&fake, "\xff", 1);
+	expect_broken("cannot be decoded");
+	pthread_join(fake.thread, NULL); /* it has read the end */
+	close(fake.sock);
+	fake.sock = -1;
 }
 
 int main(void)
@@ -592,6 +610,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_byte_len_that_lies, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_unknown_is_ignored, setup, teardown),
 		cmocka_unit_test_setup_teardown(random_packets, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_broken_session_ends_for_both, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("client: events and ends", tests, NULL, NULL);
