@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The planner: what holds for each of a great many random shapes, and a few that are told by hand. */
+/* The planner: what holds for each of very many random shapes, and a few told by hand. */
 #include "tests/unit/cm.h"
 
 #include <errno.h>
