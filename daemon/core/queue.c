@@ -488,6 +488,9 @@ void xd_transfer_completed(struct xd_endpoint *ep, const struct ibv_wc *wc)
 {
 	int status = wc->wr_id & RECV_BIT ? recv_completed(ep, wc) : send_completed(ep, wc);
 
+	/* While it connects: xd_on_established() is about to say why it did not come about. */
+	if (status == -XP_E_FLUSHED && ep->state == XD_EP_CONNECTING)
+		return;
 	/* A flush without a cause of our own is the other side's doing. */
 	if (status < 0)
 		xd_endpoint_end(ep, status == -XP_E_FLUSHED ? -XP_E_PEER_GONE : status, NULL);

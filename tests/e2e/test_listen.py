@@ -3,9 +3,8 @@
 import os
 import signal
 
-import raw
 from harness import FIRST_UID, GID, check, equal, status_is, test
-from raw import E, Ended, Pair
+from raw import RECV, E, Ended, Pair
 
 EINVAL, ENOENT = -22, -2
 ECONNREFUSED, EADDRINUSE, EADDRNOTAVAIL = -111, -98, -99
@@ -70,6 +69,13 @@ def nobody_listens(t):
     e = s.endpoint(port=port)
     s.call('connect', endpoint=e)
     status_is(s.wait_event('connected'), ECONNREFUSED)
+    # The same where a RECV waits: its flush does not hide why.
+    e = s.endpoint(port=port)
+    memory = s.buffer(4096)
+    cookie = s.start(RECV, e, [memory.segment()])
+    s.call('connect', endpoint=e)
+    status_is(s.wait_event('connected', lambda x: x.endpoint == e), ECONNREFUSED)
+    status_is(s.finish(cookie), E.FLUSHED)
 
 
 @test()
