@@ -48,14 +48,17 @@ void xd_process_prepare(struct xd_logger *logger)
 
 int xd_process_state_dir(struct xd_logger *logger, const char *path)
 {
-	int r;
+	struct stat st;
+	int r = 0;
 
 	if (!path)
 		return 0;
-	if ((mkdir(path, 0700) < 0 && errno != EEXIST) || access(path, W_OK | X_OK) < 0) {
+	if ((mkdir(path, 0700) < 0 && errno != EEXIST) || stat(path, &st) < 0 ||
+	    access(path, W_OK | X_OK) < 0)
 		r = -errno;
+	else if (!S_ISDIR(st.st_mode))
+		r = -ENOTDIR;
+	if (r < 0)
 		xd_logger_say(logger, XD_ERR, "The state directory %s: %s.", path, strerror(-r));
-		return r;
-	}
-	return 0;
+	return r;
 }

@@ -93,6 +93,11 @@ static int take_lock(const char *path, int *ret_fd, char *ret_why)
 		n = read(fd, pid, sizeof(pid) - 1);
 		if (n > 0 && strspn(pid, "0123456789") > 0) {
 			pid[strspn(pid, "0123456789")] = '\0';
+			if (atol(pid) == (long)getpid())
+				return fail(ret_why, EADDRINUSE,
+					    "%s is this daemon's other socket: each needs a path "
+					    "of its own",
+					    path);
 			return fail(ret_why, EADDRINUSE, "%s is served by another daemon (pid %s)",
 				    path, pid);
 		}
