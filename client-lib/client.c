@@ -76,14 +76,30 @@ static const char *default_path(bool admin, char *buf, size_t size)
 	return buf;
 }
 
+/* With the path, and what can be done about it. */
+static int no_daemon(const char *path, bool admin, int e)
+{
+	if (e == ENOENT || e == ECONNREFUSED)
+		return cl_fail(-e,
+			       "%s: no rdmaxferd listens there (%s); start it, or name its socket "
+			       "in %s",
+			       path, xfer_strerror(e), admin ? "XFER_ADMIN_SOCKET" : "XFER_SOCKET");
+	if (e == EACCES)
+		return cl_fail(-e, "%s: %s; the system's rdmaxferd serves members of group %s",
+			       path, xfer_strerror(e), admin ? "rdmaxfer-admin" : "rdmaxfer");
+	return cl_fail(-e, "%s: %s", path, xfer_strerror(e));
+}
+
 /* A full backlog makes connect(2) wait: for the time-out at most. */
-static int connect_to(const char *path, uint32_t timeout_ms)
+static int connect_to(const char *path, bool admin, uint32_t timeout_ms)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct timeval limit = { .tv_sec = timeout_ms / 1000,
 				 .tv_usec = (suseconds_t)(timeout_ms % 1000) * 1000 };
 	int sock, e;
 
+	if (!*path)
+		return cl_fail(-EINVAL, "the path of the daemon's socket is empty");
 	if (strlen(path) >= sizeof(address.sun_path))
 		return cl_fail(-EINVAL, "%s: a socket's path has at most %zu bytes", path,
 			       sizeof(address.sun_path) - 1);
@@ -97,7 +113,7 @@ static int connect_to(const char *path, uint32_t timeout_ms)
 			continue;
 		e = errno == EAGAIN ? ETIMEDOUT : errno;
 		close(sock);
-		return cl_fail(-e, "%s: %s", path, xfer_strerror(e));
+		return no_daemon(path, admin, e);
 	}
 	return sock;
 }
@@ -219,7 +235,7 @@ XFER_API int xfer_client_new(const struct xfer_client_options *options,
 			       (unsigned long long)o.carry_bytes);
 	if (!o.socket_path)
 		o.socket_path = default_path(o.admin, path, sizeof(path));
-	sock = connect_to(o.socket_path, o.timeout_ms ? o.timeout_ms : DEFAULT_TIMEOUT_MS);
+	sock = connect_to(o.socket_path, o.admin, o.timeout_ms ? o.timeout_ms : DEFAULT_TIMEOUT_MS);
 	if (sock < 0)
 		return sock;
 	return cl_client_new(sock, &o, ret_client);
