@@ -351,6 +351,9 @@ static void on_refused(struct asker_private *p, const struct xfer_event *event)
 	    fp_decode_reject(event->private_data, event->private_data_bytes, &reject) == 0)
 		failure_set(&p->asker->failure, event->status, "the server refuses: %s",
 			    reject.text);
+	else if (event->status == -ECONNREFUSED)
+		failure_set(&p->asker->failure, event->status,
+			    "nobody listens there; it wants 'xferctl serve'");
 	else
 		failure_set(&p->asker->failure, event->status, "%s",
 			    event->text[0] ? event->text : xfer_strerror(event->status));
@@ -451,6 +454,7 @@ int asker_run(struct asker *a, struct xfer_client *client)
 		.recv_depth = FP_RECVS,
 	};
 	struct asker_private *p = calloc(1, sizeof(*p));
+	const char *text;
 	int r;
 
 	if (!p) {
@@ -464,8 +468,8 @@ int asker_run(struct asker *a, struct xfer_client *client)
 		r = xfer_ep_new(client, a->url, &options, &p->link.ep);
 	if (r == 0)
 		run(p);
-	else
-		failure_set_last(&a->failure, r, a->url);
+	else if (xfer_last_error(&text) == r)
+		failure_set(&a->failure, r, "%s", text);
 	a->moving_ns = p->started_ns ? progress_now_ns() - p->started_ns : 0;
 	link_done(&p->link);
 	if (p->data)
@@ -497,7 +501,7 @@ void asker_report(const struct asker *a, const struct tool *t, const char *file,
 		return;
 	}
 	snprintf(name, sizeof(name), "%s", get ? file : a->url);
-	fprintf(out, "%s: %s over %s, verified (%u chunks, CRC32c)\n", text_clean(name),
+	fprintf(out, "%s: %s over %s, verified (%u chunk%s, CRC32c)\n", text_clean(name),
 		tool_speed(a->size_bytes, a->moving_ns, speed, sizeof(speed)), a->fabric,
-		a->chunks);
+		a->chunks, a->chunks == 1 ? "" : "s");
 }

@@ -201,7 +201,9 @@ static int serve_with_client(struct loop *l, const char *dir)
 
 	if (r < 0) {
 		xfer_last_error(&text);
-		return tool_error(t, "%s", text[0] ? text : xfer_strerror(r));
+		return tool_error(t, "%s%s", text[0] ? text : xfer_strerror(r),
+				  r == -EADDRINUSE ? "; --listen 127.0.0.1:0 takes a free port"
+						   : "");
 	}
 	l->signals = open_signals();
 	if (l->signals < 0)
