@@ -179,6 +179,7 @@ void world_init(struct world *w, uint64_t seed)
 	fake_engine_closed_fds = 0;
 	w->ref = fake_engine_ref(&w->engine);
 	make_dice(w);
+	w->death = chance(w, 40);
 	make_policy(w);
 	sim_check(xd_core_new(&w->ref, &w->policy, &w->core) == 0, "simulation", "no core");
 	make_fabrics(w);
@@ -192,6 +193,19 @@ void world_dump(struct world *w)
 }
 
 /* ---- a step */
+
+/* The administrator thinks again: what is in use stays, what comes meets the new limits. */
+static void change_policy(struct world *w)
+{
+	struct xd_policy *p = &w->policies[w->n_policies ^= 1];
+
+	*p = w->policy;
+	for (int i = 0; i < XD_LIMIT_COUNT; i++)
+		if (w_dice(w, 300))
+			p->user.value[i] = p->user.value[i] / 2 + 1;
+	sim_note("new limits");
+	xd_core_set_policy(w->core, p);
+}
 
 static void job(struct world *w)
 {
@@ -231,7 +245,7 @@ static void client(struct world *w)
 			w_session_new(w, false);
 		return;
 	}
-	if (s && s != w->admin && w_dice(w, 3)) {
+	if (s && s != w->admin && w_dice(w, w->death)) {
 		w_session_close(w, s);
 		return;
 	}
@@ -268,6 +282,8 @@ void world_step(struct world *w)
 	else if (w_dice(w, 10))
 		fake_engine_advance(&w->engine, w_below(w, 150) * MS);
 	read_some(w);
+	if (w_dice(w, 2))
+		change_policy(w);
 	if (w_dice(w, 1) && w->seed % 5 == 0 && !w->lost) {
 		sim_note("a device is lost");
 		w->lost = true;

@@ -180,7 +180,8 @@ struct world {
 	struct sim_rng rng;
 	struct xd_engine engine;
 	struct xd_engine_ref ref;
-	struct xd_policy policy;
+	struct xd_policy policy, policies[2]; /* the first one, and the present and the last one */
+	uint32_t n_policies, death;           /* death: of clients, in 1,000 */
 	struct xd_core *core;
 	struct fabric *fabrics[W_FABRICS];
 	struct fabric_caps caps[W_FABRICS];
