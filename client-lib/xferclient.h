@@ -175,12 +175,17 @@ XFER_API int xfer_buf_new(struct xfer_client *client, uint64_t size_bytes, unsig
  */
 XFER_API int xfer_buf_from_memfd(struct xfer_client *client, int fd, struct xfer_buf **ret_buf);
 
+/*
+ * Where the buffer is mapped (the library's mapping: never unmap it) and its size in bytes. Valid
+ * until xfer_buf_free() or xfer_client_free(). Never fail.
+ */
 XFER_API void *xfer_buf_data(const struct xfer_buf *buf);
 XFER_API uint64_t xfer_buf_size(const struct xfer_buf *buf);
 
 /*
  * Takes the buffer from the daemon, unmaps and frees it. One round trip. -EBUSY while a transfer
- * uses it or a grant of it lives: nothing is freed then. Where the daemon is gone it is freed.
+ * uses it or a grant of it lives: nothing is freed then. Where the daemon is gone it is freed. NULL
+ * is allowed.
  */
 XFER_API int xfer_buf_free(struct xfer_buf *buf);
 
@@ -250,12 +255,13 @@ XFER_API int xfer_ep_wait(struct xfer_ep *ep, enum xfer_ep_state state, int time
 
 /* -EAGAIN: not ready. */
 XFER_API int xfer_ep_info(const struct xfer_ep *ep, struct xfer_ep_info *ret_info);
+/* The program's own pointer, as in the options and in events; it is never followed. */
 XFER_API void *xfer_ep_context(const struct xfer_ep *ep);
 XFER_API void xfer_ep_set_context(struct xfer_ep *ep, void *context);
 
 /*
  * Ends the connection; unfinished transfers end with -XFER_E_FLUSHED, then XFER_EVENT_DISCONNECTED
- * comes. Completed ones stand: drain first. One round trip.
+ * comes. Completed ones stand: drain first. One round trip. -XFER_E_DAEMON_GONE, -ETIMEDOUT.
  */
 XFER_API int xfer_disconnect(struct xfer_ep *ep);
 
@@ -281,6 +287,7 @@ XFER_API int xfer_listen(struct xfer_client *client, const char *address,
 			 struct xfer_listener **ret_listener);
 /* "127.0.0.1:20470". Valid as long as the listener. */
 XFER_API const char *xfer_listener_address(const struct xfer_listener *listener);
+/* The program's own pointer, as in the options and in events. */
 XFER_API void *xfer_listener_context(const struct xfer_listener *listener);
 /* Requests not answered are rejected. One round trip. NULL is allowed. */
 XFER_API void xfer_listener_free(struct xfer_listener *listener);
@@ -305,7 +312,8 @@ struct xfer_token {
  * which of these had ended: XFER_EVENT_DAEMON_GONE stands for all that have not been told.
  */
 #define XFER_QUIET 0x0002u
-#define XFER_SOLICITED 0x0004u   /* SEND: wakes a peer that sleeps for solicited events only */
+/* SEND, and WRITE with immediate data: wakes a peer that sleeps for solicited events only */
+#define XFER_SOLICITED 0x0004u
 #define XFER_PLACED 0x0008u      /* WRITE: complete when the peer's NIC has processed it */
 /* more posts follow at once: may be held back until one without it, xfer_flush() or xfer_poll() */
 #define XFER_MORE 0x10000u
@@ -390,11 +398,15 @@ enum xfer_cancelled {
 	XFER_CANCEL_QUARANTINED = 2,   /* the device holds its memory until the endpoint is gone */
 	XFER_CANCEL_TOO_LATE = 3       /* it completed first */
 };
+/*
+ * Posts the end of the transfer that has this cookie; does not block. It completes itself, with
+ * wr_id and `cancelled`. Errors as of the posts.
+ */
 XFER_API int xfer_cancel(struct xfer_ep *ep, uint64_t cookie, uint64_t wr_id);
 
 /*
  * Hands on what XFER_MORE held back. Never blocks: what the socket does not take goes on with the
- * next xfer_poll().
+ * next xfer_poll(). 0, -XFER_E_DAEMON_GONE.
  */
 XFER_API int xfer_flush(struct xfer_client *client);
 
@@ -462,7 +474,11 @@ XFER_API int xfer_poll(struct xfer_client *client, struct xfer_event *events, in
 /*
  * Reads a table of the daemon: "status", "devices", "sessions", "endpoints", "buffers",
  * "listeners", "grants", "quotas". On the clients' socket: what belongs to the caller's uid. Round
- * trips, one per 64 KiB. -ENOENT: no such table (the sentence lists them).
+ * trips, one per 64 KiB. -ENOENT: no such table (the sentence lists them). The table is the
+ * caller's, to be freed by xfer_table_free() (NULL is allowed), also after its client.
+ *
+ * The functions below only look at it, and never fail: columns and rows count from 0, and must be
+ * below xfer_table_columns() and xfer_table_rows(). What they return is valid as long as the table.
  */
 XFER_API int xfer_query(struct xfer_client *client, const char *table,
 			struct xfer_table **ret_table);
@@ -473,12 +489,13 @@ XFER_API const char *xfer_table_column_name(const struct xfer_table *table, size
 /* "" = none */
 XFER_API const char *xfer_table_column_unit(const struct xfer_table *table, size_t column);
 XFER_API int xfer_table_column_is_number(const struct xfer_table *table, size_t column);
-/* Numbers are plain decimal text. Valid as long as the table. */
+/* Numbers are plain decimal text. */
 XFER_API const char *xfer_table_cell(const struct xfer_table *table, size_t row, size_t column);
 
 /*
  * Administrators' socket: "end-session" NUMBER, "disconnect-endpoint" SESSION ENDPOINT, "log-level"
- * err|warning|notice|info|debug. One round trip.
+ * err|warning|notice|info|debug. At most 8 arguments. One round trip. -XFER_E_DENIED (not the
+ * administrators' socket), -ENOENT (no such session or endpoint), -EINVAL.
  */
 XFER_API int xfer_admin(struct xfer_client *client, const char *verb, const char *const *arguments,
 			size_t n_arguments);

@@ -17,8 +17,7 @@
  *	4  1  version, 1
  *	5  1  operation: 1 get, 2 put. The accept repeats it.
  *	6  2  flags. Bit 0: a SEND with invalidate ends a grant of the asker. The accept repeats
- *	   what
- *	      the server will make use of.
+ *	      what the server will make use of.
  *
  * Private data of reject:
  *
@@ -54,17 +53,15 @@
  *		24 4  put: CRC32c of the chunk; get: 0
  *		28 4  reserved
  *	DONE    server: the chunk's bytes have moved; in the order of the GRANTs. With flag bit 0 it
- *	        is a
- *	        SEND with invalidate of that chunk's rkey.
+ *	        is a SEND with invalidate of that chunk's rkey.
  *		0  1  4
  *		1  3  reserved
  *		4  4  chunk
  *		8  4  length in bytes
  *		12 4  CRC32c of what was moved
  *	RESULT  either. With an errno: this side gives up; the other disconnects. With 0, once from
- *	        each: first
- *	        the side that had the file (all was sent, and the file did not change meanwhile),
- *	        then the side that gets it (all was verified, and stored under its name).
+ *	        each: first the side that had the file (all was sent, and the file did not change
+ *	        meanwhile), then the side that gets it (all was verified, and stored under its name).
  *		0  1  5
  *		1  1  reserved
  *		2  2  length of the text, at most 504
