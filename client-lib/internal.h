@@ -322,7 +322,6 @@ struct xfer_client {
 	int kick; /* eventfd: wakes the reader, where what it looks for has changed */
 	bool reading, kicked, want_out;
 	bool send_failed; /* the daemon takes nothing more: its last words are still to be read */
-	bool eof_seen;
 	unsigned int waiting; /* threads on the condition */
 
 	/* For foreign loops, made at the first xfer_client_fd(). */

@@ -426,14 +426,6 @@ void cl_receive(struct xfer_client *c, size_t max)
 		}
 		if (size == -EAGAIN)
 			break;
-		/*
-		 * A daemon that closes with words of ours unread shows as ECONNRESET once, before
-		 * its own last words: only a second end is the end.
-		 */
-		if (size == 0 && !c->eof_seen) {
-			c->eof_seen = true;
-			continue;
-		}
 		on_end(c, size);
 	}
 }
