@@ -3,6 +3,7 @@
 import ctypes
 import fcntl
 import os
+import signal
 import socket
 import struct
 import tempfile
@@ -273,6 +274,31 @@ def slow_close_refused(t):
         status_is(e, E.SLOW_CLOSE)
         return True
     return False
+
+
+@test(users=2)
+def many_lingering_sockets_of_one_user(t):
+    """More than there are threads that close: other users' descriptors are closed all the same."""
+    pairs = [lingering_socket(2) for _ in range(24)]
+    s = t.session(hello=False)
+    # The daemon reads this when the sender has closed its own: it is stopped meanwhile.
+    data = s.message('hello', major=1).SerializeToString()
+    os.kill(t.daemon.pid, signal.SIGSTOP)
+    try:
+        s.try_send(data, [mine.fileno() for mine, _ in pairs])
+        for mine, _ in pairs:
+            mine.close()
+    finally:
+        os.kill(t.daemon.pid, signal.SIGCONT)
+    status_is(s.wait_end(), E.PROTOCOL)
+    until(lambda: slow_close_refused(t), 'a new session of their owner is refused', 1.5)
+    for _ in range(20):
+        with t.daemon.session(t.uid(1)) as other:
+            other.buffer(PAGE).remove()
+    check(slow_close_refused(t), 'the sockets were closed before the test was over')
+    for _, peer in pairs:
+        peer.close()
+    until(lambda: not slow_close_refused(t), 'their owner is served again', 20)
 
 
 @test(users=2)

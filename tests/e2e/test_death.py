@@ -274,3 +274,16 @@ def charges_are_back_at_zero(t):
     s.close()
     child.kill()
     until(lambda: not used(), 'the charges of the dead are gone')
+
+
+@test(config='times { revoke = 5s }')
+def a_revoke_does_not_lengthen_a_grant(t):
+    """Held up behind a SEND that nobody receives, it ends at the deadline, before that SEND's time-out."""
+    pair = t.pair((0, 0))
+    m = pair.a.buffer(4096)
+    token = pair.a.grant(pair.ea, m.segment(), lifetime_ms=200)
+    send = pair.a.start(SEND, pair.ea, [m.segment()])
+    revoke = pair.a.start(raw.REVOKE, pair.ea, key=token.grant)
+    status_is(pair.a.finish(revoke), 0)
+    status_is(pair.a.finish(send), E.RECEIVER_NOT_READY)
+    equal(pair.a.order[-2:], [revoke, send], 'the order of completions')

@@ -7,7 +7,6 @@ import struct
 import subprocess
 import time
 
-import raw
 from harness import FULL, Skip, check, equal, status_is, test, until
 from raw import Pair, READ
 

@@ -3,11 +3,13 @@
 import os
 import resource
 import select
+import signal
 import time
 
 import raw
 from harness import check, equal, status_is, test, until
-from raw import E, Ended, Failed, Pair, READ, SEND, RECV
+from raw import E, Ended, Failed, Pair, READ, WRITE, SEND, RECV
+from test_buffers import lingering_socket
 
 MIB = 1 << 20
 
@@ -245,6 +247,57 @@ def sessions_as_fast_as_can_be(t):
             status_is(e, E.QUOTA, E.SLOW_CLOSE)
     t.note('%d sessions in two seconds' % made)
     check(made > 100, 'only %d sessions' % made)
+
+
+@test(own=True, users=2)
+def slow_closes_by_the_hundred(t):
+    """Each is a descriptor of the daemon's for as long as its sender likes: at a bound, nothing more is read."""
+    before, s = t.daemon.fds(), t.session()
+    peers = []
+    os.kill(t.daemon.pid, signal.SIGSTOP)  # so that the last descriptor of each is the daemon's
+    try:
+        for _ in range(180):
+            mine, peer = lingering_socket(30)
+            peers.append(peer)
+            s.post('buffer_add', fds=[mine.fileno()], size_bytes=4096)
+            mine.close()
+    finally:
+        os.kill(t.daemon.pid, signal.SIGCONT)
+    seen = []
+
+    def settled():
+        seen.append(t.daemon.fds())
+        return len(seen) > 20 and len(set(seen[-20:])) == 1
+    until(settled, 'the descriptors of the daemon', 20, 0.02)
+    check(seen[-1] - before < 150, 'the daemon holds %d descriptors for one user' %
+          (seen[-1] - before))
+    t.session(1).buffer(4096)
+    for peer in peers:
+        peer.close()
+    until(lambda: s.pump(0.1) is not None and len(s.replies) == 180, 'all replies', 20)
+    s.call('query', table='status')
+
+
+@test(own=True)
+def a_packet_of_long_lists_beside_another_client(t):
+    """What one user submits is taken a share at a time, however much of it is in a packet."""
+    s, other = t.session(), t.session(1)
+    pair = Pair(s, s)
+    n, many = 4096, 600
+    m = s.buffer(2 * n * 16)
+    # The last segment makes them unequal: all of the list is looked at, and nothing is done.
+    m.put_list(0, [(0, 1, m.number)] * n + [(0, 1, 7)] * (n - 1) + [(0, 2, 7)])
+    s.submit(*[s.request(WRITE, pair.eb, list_buffer=m.number, list_offset=0, local_count=n,
+                         remote_count=n, cookie=1000 + i) for i in range(many)])
+    asked = 0
+    while len(s.completions) < many:
+        other.call('query', table='devices')
+        asked += 1
+        s.pump()
+    t.note('answered %d times meanwhile' % asked)
+    check(asked >= 30, 'another client was answered %d times meanwhile' % asked)
+    equal({c.status for c in s.completions.values()}, {-22}, 'statuses')
+    equal(s.order, list(range(1000, 1000 + many)), 'the order of completions')
 
 
 def raise_nofile():

@@ -390,3 +390,43 @@ def descriptors_beside_messages_that_take_none(t):
     finally:
         os.close(pipe[0])
         os.close(pipe[1])
+
+
+@test()
+def names_come_back_as_text_whatever_they_were(t):
+    """What a client calls itself is shown to others: as text that any decoder takes, and no terminal obeys."""
+    for name in (b'"quoted\\', b'\xff\xfe\xc3', 'größer'.encode(), b'$(reboot)', b'<b>'):
+        s = t.session(hello=False)
+        s.serial += 1
+        try:
+            s.send_bytes(varint(8) + varint(s.serial) + field(2, b'\x08\x01' + field(4, name)))
+            s.wait_for(lambda s=s: s.replies.get(s.serial), 'hello reply')
+            rows = t.admin().query('sessions')
+            check(all(ch.isprintable() for row in rows for ch in str(row['name'])), 'a name: %s' % rows)
+        except Ended as e:
+            status_is(e, E.PROTOCOL)
+        s.close()
+    for body, number in ((14, 1), (15, 1), (15, 2), (7, 7)):
+        s = t.session()
+        s.serial += 1
+        text = field(number, b'\xff\xfe\x80')
+        try:
+            s.send_bytes(varint(8) + varint(s.serial) +
+                         field(body, text if body != 7 else field(1, b'127.0.0.1') + b'\x10\x01' + text))
+            s.wait_for(lambda s=s: s.replies.get(s.serial), 'reply')
+        except Ended as e:
+            status_is(e, E.PROTOCOL)
+        s.close()
+
+
+@test()
+def cursors_that_nobody_gave(t):
+    s = t.session()
+    s.buffer(4096)
+    rng = random.Random(1)
+    for table in ('status', 'devices', 'sessions', 'endpoints', 'buffers', 'listeners', 'grants', 'quotas'):
+        for cursor in (1, 2, 1 << 31, 1 << 32, 1 << 63, (1 << 64) - 1, rng.getrandbits(64),
+                       rng.getrandbits(40)):
+            reply = s.call_raw('query', table=table, cursor=cursor)
+            check(reply.status <= 0, 'status %d' % reply.status)
+    serves(s)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What tests say of what they see."""
+import time
+
+import raw
+
+
+class Skip(Exception):
+    """Why a test cannot run here."""
+
+
+def check(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def equal(is_, shall, what):
+    if is_ != shall:
+        raise AssertionError('%s is %r, not %r' % (what, is_, shall))
+
+
+def status_is(answer, *statuses):
+    """A reply, completion, event or exception with one of these statuses, and a sentence."""
+    names = ', '.join(raw.status_name(s) for s in statuses)
+    check(answer is not None, 'no answer, expected ' + names)
+    check(answer.status in statuses, 'status %s (%s), expected %s' %
+          (raw.status_name(answer.status), getattr(answer, 'text', ''), names))
+    if answer.status != 0:
+        check(len(answer.text.split()) >= 2, 'no sentence with %s: %r' %
+              (raw.status_name(answer.status), answer.text))
+
+
+def until(condition, what, timeout=10, pause=0.005):
+    deadline = time.monotonic() + timeout
+    while True:
+        result = condition()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            raise AssertionError('not in %g s: %s' % (timeout, what))
+        time.sleep(pause)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Grants: exactly these bytes, for one peer, in one direction, until they end."""
+import random
+import time
+
+import raw
+from harness import check, equal, status_is, test, until
+from raw import E, Pair, READ, WRITE, RECV, SEND, REVOKE
+from test_transfers import EINVAL, ENOENT, SIZE, Two, pattern, unchanged
+
+
+@test()
+def beyond_the_grant_by_one_byte(t):
+    two = Two(t)
+    for read in (True, False):
+        for before, after in ((1, 0), (0, 1), (4096, 0), (SIZE, 0), (0, SIZE - 12388)):
+            before = min(before, 4097)
+            beyond(two, two.grant(4097, 8191, read=read), read, before, after)
+        # Where the good part is longer than what is copied at once, it does not move either.
+        beyond(two, two.grant(0, SIZE // 2, read=read), read, 0, 1)
+
+
+def beyond(two, token, read, before, after):
+    memory = bytes(two.ma.map), bytes(two.mb.map)
+    length = token.length + before + after
+    run = two.read if read else two.write
+    done = run(token, two.mb.segment(0, length), (token.address - before, length, token.rkey))
+    status_is(done, E.REMOTE_ACCESS)
+    equal((bytes(two.ma.map), bytes(two.mb.map)) == memory, True, 'memory is as before')
+    two.disconnected()
+    two.again()
+
+
+@test()
+def addresses_that_wrap(t):
+    two = Two(t)
+    for address, length in ((0, 1), ((1 << 64) - 1, 1), ((1 << 64) - 1, 2), ((1 << 64) - 4096, 8192),
+                            (1 << 63, 100)):
+        token = two.grant(0, 4096)
+        if address == 0 and token.address == 0:
+            continue
+        done = two.read(token, two.mb.segment(0, length), (address, length, token.rkey))
+        status_is(done, E.REMOTE_ACCESS, EINVAL)
+        unchanged(two.mb, 2)
+        if done.status == E.REMOTE_ACCESS:
+            two.again()
+
+
+@test()
+def a_grant_has_one_direction(t):
+    two = Two(t)
+    token = two.grant(0, 100, read=True)
+    done = two.write(token)
+    status_is(done, E.REMOTE_ACCESS)
+    two.again()
+    token = two.grant(0, 100, read=False)
+    status_is(two.read(token), E.REMOTE_ACCESS)
+    unchanged(two.ma, 1)
+    unchanged(two.mb, 2)
+
+
+@test()
+def keys_that_were_never_given(t):
+    two = Two(t)
+    rng = random.Random(9)
+    for other in (lambda key: 0, lambda key: 0xffffffff, lambda key: key ^ 1, lambda key: key ^ 0x80,
+                  lambda key: key ^ 0x100, lambda key: key ^ 0x80000000,
+                  lambda key: rng.getrandbits(32)):
+        token = two.grant(0, 100)
+        status_is(two.read(token, None, (token.address, 100, other(token.rkey))), E.REMOTE_ACCESS)
+        unchanged(two.mb, 2)
+        two.again()
+
+
+@test()
+def a_revoked_key_is_dead_when_the_revoke_completes(t):
+    two = Two(t)
+    for _ in range(20):
+        token = two.grant(0, 100)
+        two.a.do(REVOKE, two.ea, key=token.grant)
+        status_is(two.read(token), E.REMOTE_ACCESS)
+        two.again()
+    unchanged(two.mb, 2)
+    token = two.grant(0, 100)
+    two.a.do(REVOKE, two.ea, key=token.grant)
+    status_is(two.a.run(REVOKE, two.ea, key=token.grant), E.GRANT_ENDED, ENOENT)
+
+
+@test()
+def a_revoke_ends_transfers_that_use_the_key(t):
+    """What its owner writes after the revoke has completed, no READ sees; what a WRITE carries lands before."""
+    size, tail = 64 << 20, 1 << 20  # the tail is what a READ that goes on would come to last
+    two = Two(t, size=size)
+    later = b'n' * tail
+    for _ in range(3):
+        two.ma.map[:] = b'o' * size
+        two.mb.map[:] = b'-' * size
+        token = two.grant()
+        reads = [two.b.start(READ, two.eb, [two.mb.segment()], [token.segment()]) for _ in range(8)]
+        two.a.do(REVOKE, two.ea, key=token.grant)
+        two.ma.map[size - tail:] = later
+        statuses = [two.b.finish(cookie).status for cookie in reads]
+        check(statuses[-1] != 0, 'all READs were faster than the revoke')
+        equal(two.mb.map[:].count(b'n'), 0, 'bytes that were written after the revoke')
+        two.again()
+        token = two.grant(read=False)
+        writes = [two.b.start(WRITE, two.eb, [two.mb.segment()], [token.segment()]) for _ in range(8)]
+        two.a.do(REVOKE, two.ea, key=token.grant)
+        two.ma.map[size - tail:] = later
+        statuses = [two.b.finish(cookie).status for cookie in writes]
+        check(statuses[-1] != 0, 'all WRITEs were faster than the revoke')
+        equal(two.ma.map[size - tail:].count(b'n'), tail, 'bytes that stayed as their owner wrote them')
+        two.again()
+
+
+@test()
+def keys_do_not_return_soon(t):
+    two = Two(t)
+    seen = set()
+    for _ in range(600):
+        token = two.grant(0, 100)
+        check(token.rkey not in seen, 'a key was given twice among %d' % len(seen))
+        seen.add(token.rkey)
+        two.a.do(REVOKE, two.ea, key=token.grant)
+
+
+@test()
+def an_expired_grant_is_dead(t):
+    two = Two(t)
+    token = two.grant(0, 100, lifetime_ms=500)
+    status_is(two.read(token), 0)
+    until(lambda: not two.a.rows('grants'), 'the grant has expired', 10)
+    two.mb.map[:] = pattern(2, SIZE)
+    status_is(two.a.run(REVOKE, two.ea, key=token.grant), E.GRANT_ENDED, ENOENT)
+    status_is(two.read(token), E.REMOTE_ACCESS)
+    unchanged(two.mb, 2)
+
+
+@test()
+def a_grant_ends_with_its_endpoint(t):
+    two = Two(t)
+    token = two.grant(0, 100)
+    two.again()
+    status_is(two.read(token), E.REMOTE_ACCESS)
+    unchanged(two.mb, 2)
+    equal(two.a.rows('grants'), [], 'grants')
+    two.ma.remove()  # and its buffer is free
+
+
+@test()
+def a_token_works_for_its_peer_only(t):
+    two = Two(t)
+    token = two.grant(0, 4096)
+    thief = t.session(2)
+    loot = thief.buffer(4096, content=b'-' * 4096)
+    # The thief is connected to the same owner, and has the whole token.
+    for _ in range(2):
+        stolen = Pair.__new__(Pair)
+        stolen.a, stolen.b, stolen.options = two.a, thief, {}
+        stolen.listener, stolen.port = two.listener, two.port
+        stolen.connect()
+        done = thief.run(READ, stolen.eb, [loot.segment()], [token.segment()])
+        status_is(done, E.REMOTE_ACCESS)
+        equal(bytes(loot.map), b'-' * 4096, 'what the thief has')
+        stolen.free()
+    # So is another endpoint of the rightful peer.
+    second = Pair.__new__(Pair)
+    second.a, second.b, second.options = two.a, two.b, {}
+    second.listener, second.port = two.listener, two.port
+    second.connect()
+    status_is(two.b.run(READ, second.eb, [two.mb.segment(0, 4096)], [token.segment()]), E.REMOTE_ACCESS)
+    unchanged(two.mb, 2)
+    second.free()
+    # And nobody reads through a grant of their own memory by a foreign key.
+    status_is(two.a.run(READ, two.ea, [two.ma.segment(0, 4096)], [token.segment()]), E.REMOTE_ACCESS)
+
+
+@test()
+def a_send_with_invalidate_ends_the_grant(t):
+    two = Two(t)
+    token = two.grant(0, 100)
+    recv = two.a.start(RECV, two.ea, [two.ma.segment(SIZE - 64, 64)])
+    two.b.do(SEND, two.eb, [two.mb.segment(0, 5)], flags=raw.F_INVALIDATE, key=token.rkey)
+    got = two.a.finish(recv)
+    status_is(got, 0)
+    check(got.flags & raw.CF_INVALIDATED, 'the RECV does not say that a grant was ended')
+    equal(got.grant, token.grant, 'the grant that the RECV names')
+    status_is(two.a.run(REVOKE, two.ea, key=token.grant), E.GRANT_ENDED, ENOENT)
+    status_is(two.read(token), E.REMOTE_ACCESS)
+
+
+@test()
+def invalidating_what_is_not_theirs(t):
+    two, other = Two(t), Two(t, users=(2, 3))
+    foreign = other.grant(0, 100)
+    recv = two.a.start(RECV, two.ea, [two.ma.segment(0, 64)])
+    done = two.b.run(SEND, two.eb, [two.mb.segment(0, 5)], flags=raw.F_INVALIDATE, key=foreign.rkey)
+    check(done.status in (0, E.REMOTE_ACCESS, E.REMOTE_FAULT, E.FLUSHED), raw.status_name(done.status))
+    check(two.a.finish(recv).status != 0, 'a foreign key was invalidated')
+    status_is(other.read(foreign), 0)
+
+
+@test()
+def lifetimes_of_any_length(t):
+    two = Two(t)
+    for lifetime in ((1 << 64) - 1, 1 << 63, (1 << 63) // 10 ** 6, (1 << 64) // 10 ** 6 + 1, 1 << 45):
+        token = two.grant(0, 100, lifetime_ms=lifetime)
+        status_is(two.read(token), 0)
+    time.sleep(0.05)
+    equal(len(two.a.rows('grants')), 5, 'grants that live')
