@@ -217,6 +217,8 @@ int xd_grant_admit(struct xd_transfer *t, char *why)
 int xd_revoke_admit(struct xd_transfer *t, char *why)
 {
 	struct xd_grant *g = xc_slots_get(&t->session->grants, t->request.key);
+	const struct xd_core *core = t->session->core;
+	uint64_t patience_ns;
 
 	if (!g || g->state == XD_GRANT_BINDING) {
 		snprintf(why, XD_TEXT_MAX, "grant %" PRIu32 " has ended, or never was",
@@ -236,9 +238,10 @@ int xd_revoke_admit(struct xd_transfer *t, char *why)
 	t->grant = g;
 	g->revoke = t;
 	/* A slow peer can hold the invalidation up in the queue: then the window is taken away
-	 * under it. */
-	xd_arm(g->session->core, &g->timer,
-	       xd_now(g->session->core) + g->session->core->quota.policy->revoke_ms * XD_NS_PER_MS);
+	 * under it. Or at its deadline, where that comes first. */
+	patience_ns = xd_now(core) + core->quota.policy->revoke_ms * XD_NS_PER_MS;
+	if (!g->deadline_ns || patience_ns < g->deadline_ns)
+		xd_arm(core, &g->timer, patience_ns);
 	return 0;
 }
 
@@ -296,9 +299,11 @@ void xd_grant_bound(struct xd_transfer *t)
 	g->state = XD_GRANT_LIVE;
 	if (xc_hash_add(&s->keys, &g->hash, g->rkey) == 0)
 		g->hashed = true;
-	if (g->lifetime_ms)
-		xd_arm(s->core, &g->timer,
-		       xd_now(s->core) + xc_min_u64(g->lifetime_ms, UINT32_MAX) * XD_NS_PER_MS);
+	if (g->lifetime_ms) {
+		g->deadline_ns =
+			xd_now(s->core) + xc_min_u64(g->lifetime_ms, UINT32_MAX) * XD_NS_PER_MS;
+		xd_arm(s->core, &g->timer, g->deadline_ns);
+	}
 	xd_core_count(s->core, XD_COUNTER_grants_total, 1);
 	t->completion.grant = g->number;
 	t->completion.address = g->buffer->iova + g->offset;

@@ -53,7 +53,7 @@ struct xd_grant {
 	struct xd_window *window;
 	struct xd_transfer *revoke; /* waits for its death */
 	struct xd_timer timer;	    /* BINDING, LIVE: its deadline; REVOKING: when patience ends */
-	uint64_t lifetime_ms;
+	uint64_t lifetime_ms, deadline_ns; /* 0: the endpoint's */
 };
 
 /* A GRANT at submission: checks it, and charges for the grant. 0, or a status with `why`
