@@ -71,13 +71,17 @@ static const char *kind_of(mode_t mode)
 static int check_seals(int fd, const struct why *why)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat st;
+	struct statx st;
 
 	if (seals < 0) {
-		if (fstat(fd, &st) < 0)
+		/*
+		 * What is known of it here: a plain fstat(2) of a FUSE file asks its server, which
+		 * is a program of the client's and need not answer.
+		 */
+		if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
 			return unfit(why, "the descriptor cannot be used: %s", strerror(errno));
 		return unfit(why, "the descriptor is %s, not a memory file of memfd_create(2)",
-			     kind_of(st.st_mode));
+			     kind_of(st.stx_mode));
 	}
 	/* A file on a tmpfs, and a memfd without MFD_ALLOW_SEALING, are born with F_SEAL_SEAL. */
 	if ((seals & F_SEAL_SEAL) && (seals & CLIENT_SEALS) != CLIENT_SEALS)
