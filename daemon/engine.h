@@ -47,8 +47,8 @@ struct xd_job {
 	struct xc_list link;
 	enum xd_helper helper;
 	/*
-	 * XD_HELP_CLOSE: the uid that passed the descriptor. One owner has a few closers at most at
-	 * a time; 0: no bound.
+	 * The uid that the work is for. One owner has a few threads of a kind at most at a time; 0:
+	 * no bound.
 	 */
 	uint32_t owner;
 	void (*run)(struct xd_job *job);

@@ -71,6 +71,7 @@ static void unmap(struct xd_buffer *b)
 		return;
 	}
 	b->job.helper = XD_HELP_MEMORY;
+	b->job.owner = b->session->uid;
 	b->job.run = unmap_run;
 	b->job.done = unmap_done;
 	xd_help(b->session->core, &b->job);
@@ -279,6 +280,7 @@ void xd_session_buffer_add(struct xd_session *s, uint64_t serial, int fd, uint64
 	b->fd = fd;
 	b->ops = s->core->fabrics[0].ops;
 	b->job.helper = XD_HELP_MEMORY;
+	b->job.owner = b->session->uid;
 	b->job.run = map_run;
 	b->job.done = map_done;
 	xd_help(s->core, &b->job);

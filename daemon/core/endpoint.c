@@ -405,7 +405,7 @@ void xd_session_endpoint_connect_to(struct xd_session *s, uint64_t serial, const
 	ep = endpoint_new(s, call, options);
 	if (!ep)
 		return;
-	r = xd_resolve_start(s->core, &ep->resolve, host, (uint16_t)port, resolved);
+	r = xd_resolve_start(s, &ep->resolve, host, (uint16_t)port, resolved);
 	ep->busy = r == -EINPROGRESS;
 	if (r == 0)
 		choose_fabric(ep);

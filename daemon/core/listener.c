@@ -189,7 +189,7 @@ void xd_session_listen(struct xd_session *s, uint64_t serial, const char *host, 
 	l = listener_new(s, call, backlog);
 	if (!l)
 		return;
-	r = xd_resolve_start(s->core, &l->resolve, host, (uint16_t)port, listen_resolved);
+	r = xd_resolve_start(s, &l->resolve, host, (uint16_t)port, listen_resolved);
 	if (r == 0)
 		listen_somewhere(l);
 	else if (r != -EINPROGRESS)

@@ -20,7 +20,7 @@ static void done(struct xd_job *job)
 	r->found(r);
 }
 
-int xd_resolve_start(struct xd_core *core, struct xd_resolve *r, const char *host, uint16_t port,
+int xd_resolve_start(struct xd_session *s, struct xd_resolve *r, const char *host, uint16_t port,
 		     void (*found)(struct xd_resolve *r))
 {
 	size_t length = strnlen(host, XD_HOST_MAX + 1);
@@ -35,10 +35,11 @@ int xd_resolve_start(struct xd_core *core, struct xd_resolve *r, const char *hos
 		return 0;
 	}
 	r->n = -EINPROGRESS;
-	r->resolve = core->engine.ops->resolve;
+	r->resolve = s->core->engine.ops->resolve;
 	r->job.helper = XD_HELP_NAMES;
+	r->job.owner = s->uid;
 	r->job.run = run;
 	r->job.done = done;
-	xd_help(core, &r->job);
+	xd_help(s->core, &r->job);
 	return -EINPROGRESS;
 }

@@ -21,7 +21,7 @@ struct xd_resolve {
 
 /* 0: r->n addresses are there, `found` is not called. -EINPROGRESS: `found` will be called.
  * -EINVAL: host too long or empty. */
-int xd_resolve_start(struct xd_core *core, struct xd_resolve *r, const char *host, uint16_t port,
+int xd_resolve_start(struct xd_session *s, struct xd_resolve *r, const char *host, uint16_t port,
 		     void (*found)(struct xd_resolve *r));
 
 #endif

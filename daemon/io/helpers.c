@@ -14,9 +14,9 @@
 #define STACK_BYTES (512 * 1024)
 
 static const unsigned threads_max[XD_HELPERS] = {
-	[XD_HELP_MEMORY] = 2,
+	[XD_HELP_MEMORY] = 4,
 	[XD_HELP_CLOSE] = THREADS_MAX,
-	[XD_HELP_NAMES] = 2,
+	[XD_HELP_NAMES] = 4,
 	[XD_HELP_VERBS] = 4,
 };
 
@@ -89,8 +89,7 @@ static struct xd_job *take(struct kind *k)
 	struct xd_job *job;
 
 	xc_list_for_each(job, &k->queue, link) {
-		if (k->helper == XD_HELP_CLOSE && job->owner &&
-		    running_for(k, job->owner) >= XD_CLOSES_PER_OWNER)
+		if (job->owner && running_for(k, job->owner) >= XD_THREADS_PER_OWNER)
 			continue;
 		xc_list_remove(&job->link);
 		k->queued--;

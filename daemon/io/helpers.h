@@ -8,8 +8,8 @@
  * Each kind of work has threads of its own, started when the first job comes.
  *
  * A closer can be held up by whoever passed the descriptor, for as long as he likes (SO_LINGER, a
- * FUSE file). So one owner has at most XD_CLOSES_PER_OWNER closers at a time, and the others'
- * descriptors go on being closed.
+ * FUSE file); a look-up by a name whose server does not answer; a map by its size. So one owner has
+ * at most XD_THREADS_PER_OWNER threads of a kind at a time, and the others' jobs go on.
  */
 
 #include <stdbool.h>
@@ -17,7 +17,7 @@
 
 #include "daemon/engine.h"
 
-#define XD_CLOSES_PER_OWNER 2
+#define XD_THREADS_PER_OWNER 2
 
 struct xd_helpers;
 

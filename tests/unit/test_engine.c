@@ -212,29 +212,49 @@ static void test_jobs(void **state)
 	}
 }
 
-/* One user's slow closes hold up that user alone; other kinds not at all. */
-static void test_slow_closes(void **state)
+/* One user's slow jobs hold up that user alone; other kinds not at all. */
+static void slow_jobs(enum xd_helper kind, enum xd_helper other_kind)
 {
 	static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 	static struct test_job slow[40], other[20], memory;
 
-	(void)state;
+	memset(slow, 0, sizeof(slow));
+	memset(other, 0, sizeof(other));
+	memset(&memory, 0, sizeof(memory));
 	engine_thread = pthread_self();
 	n_done = 0;
 	pthread_mutex_lock(&gate);
 	for (int i = 0; i < 40; i++) {
 		slow[i].gate = &gate;
-		submit(&slow[i], XD_HELP_CLOSE, 1000);
+		submit(&slow[i], kind, 1000);
 	}
 	for (int i = 0; i < 20; i++)
-		submit(&other[i], XD_HELP_CLOSE, 1001);
-	submit(&memory, XD_HELP_MEMORY, 1000);
+		submit(&other[i], kind, 1001);
+	submit(&memory, other_kind, 1000);
 	UNTIL(n_done == 21);
 	for (int i = 0; i < 20; i++)
 		assert_int_equal(other[i].dones, 1);
 	assert_int_equal(memory.dones, 1);
 	pthread_mutex_unlock(&gate);
 	UNTIL(n_done == 61);
+}
+
+static void test_slow_closes(void **state)
+{
+	(void)state;
+	slow_jobs(XD_HELP_CLOSE, XD_HELP_MEMORY);
+}
+
+static void test_slow_names(void **state)
+{
+	(void)state;
+	slow_jobs(XD_HELP_NAMES, XD_HELP_MEMORY);
+}
+
+static void test_slow_maps(void **state)
+{
+	(void)state;
+	slow_jobs(XD_HELP_MEMORY, XD_HELP_CLOSE);
 }
 
 static struct test_job second;
@@ -475,6 +495,8 @@ int main(void)
 		T(test_timer_frees_itself),
 		T(test_jobs),
 		T(test_slow_closes),
+		T(test_slow_names),
+		T(test_slow_maps),
 		T(test_jobs_at_the_end),
 		T(test_stuck_at_the_end),
 		T(test_deliver),
