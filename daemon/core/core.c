@@ -114,6 +114,7 @@ bool xd_core_progress(struct xd_core *core, uint64_t budget_bytes)
 	struct xc_list *l;
 	bool more = false;
 
+	core->turn++;
 	for (uint32_t i = 0; i < core->n_fabrics; i++) {
 		const struct fabric_ref *f = &core->fabrics[i];
 

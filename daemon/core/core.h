@@ -102,10 +102,15 @@ bool xd_session_failed(const struct xd_session *s);
 uint64_t xd_session_number(const struct xd_session *s);
 
 /*
- * True where io should read no more from this client until some output was pulled (calls or handles
- * at their bound).
+ * True where io should read no more from this client until some output was pulled, or deliver()
+ * was called (calls, refused requests, or descriptors that are being closed at their bound).
  */
 bool xd_session_busy(const struct xd_session *s);
+/*
+ * False where this client's user has submitted its share for this turn: io then holds the rest of
+ * what it has read, until the next.
+ */
+bool xd_session_may_submit(const struct xd_session *s);
 
 /* ---- what the client asks. Each is answered by one reply with this serial; none fails. */
 

@@ -14,6 +14,17 @@
 
 /* Memory for segment lists, per user; not configurable, since it is the daemon's own. */
 #define XD_LIST_BYTES_MAX (UINT64_C(64) << 20)
+/*
+ * Descriptors of a user that wait to be closed: each is one of the daemon's, for as long as the
+ * user can make its close last. From here on nothing more is read from the user's sessions.
+ */
+#define XD_CLOSES_MAX 64
+/*
+ * What a user may submit in one turn, all of its sessions together: segments, a request by itself
+ * counting as some. About a millisecond's work; others wait for it.
+ */
+#define XD_TURN_SEGMENTS 32768
+#define XD_REQUEST_SEGMENTS 16
 
 struct xd_account {
 	struct xc_list link;
@@ -25,6 +36,8 @@ struct xd_account {
 	uint64_t list_bytes;
 	struct xc_list closes; /* descriptors being closed, oldest first */
 	uint32_t n_closes;
+	uint64_t turn;      /* the last in which something was submitted */
+	uint64_t submitted; /* in it, in segments */
 };
 
 #define XD_PAYER_GROUPS_MAX 64

@@ -284,12 +284,23 @@ static void close_run(struct xd_job *job)
 		c->close_fd(c->fd);
 }
 
+/* Its sessions are read from again. */
+static void resume_user(struct xd_core *core, const struct xd_account *user)
+{
+	struct xd_session *s;
+
+	xc_list_for_each(s, &core->sessions, link)
+		if (s->payer.user == user && !s->closed)
+			core->engine.ops->deliver(core->engine.engine, s->conn);
+}
+
 static void close_done(struct xd_job *job)
 {
 	struct close_job *c = xc_container_of(job, struct close_job, job);
 
 	xc_list_remove(&c->link);
-	c->account->n_closes--;
+	if (c->account->n_closes-- == XD_CLOSES_MAX)
+		resume_user(c->core, c->account);
 	xd_account_unref(c->account);
 	xd_core_count(c->core, XD_COUNTER_slow_closes, -1);
 	free(c);
@@ -323,7 +334,8 @@ static bool closes_are_slow(const struct xd_session *s)
 	const struct close_job *oldest =
 		xc_list_first(&s->payer.user->closes, struct close_job, link);
 
-	return oldest && xd_now(s->core) - oldest->since_ns > SLOW_CLOSE_MS * XD_NS_PER_MS;
+	return s->payer.user->n_closes >= XD_CLOSES_MAX ||
+	       (oldest && xd_now(s->core) - oldest->since_ns > SLOW_CLOSE_MS * XD_NS_PER_MS);
 }
 
 void xd_session_discard_fds(struct xd_session *s, const int *fds, int n)
@@ -419,7 +431,15 @@ uint64_t xd_session_number(const struct xd_session *s)
 
 bool xd_session_busy(const struct xd_session *s)
 {
-	return s->failed || s->calls >= XD_CALLS_MAX || s->refused >= REFUSED_MAX;
+	return s->failed || s->calls >= XD_CALLS_MAX || s->refused >= REFUSED_MAX ||
+	       s->payer.user->n_closes >= XD_CLOSES_MAX;
+}
+
+bool xd_session_may_submit(const struct xd_session *s)
+{
+	const struct xd_account *user = s->payer.user;
+
+	return user->turn != s->core->turn || user->submitted < XD_TURN_SEGMENTS;
 }
 
 int xd_session_pd(struct xd_session *s, uint32_t fabric, struct fabric_pd **ret)

@@ -28,6 +28,7 @@ struct xd_core {
 	struct xc_list sessions;
 	struct xc_list closing; /* failed or closed ones, that unwind */
 	uint64_t last_session;
+	uint64_t turn; /* its number */
 	struct xc_slots qps;   /* endpoints by fabric_ep_attr.qp_num */
 	struct xc_list ending; /* endpoints whose QP goes down at the end of this turn */
 	struct xc_list spare;  /* transfers, for reuse */

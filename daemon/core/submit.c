@@ -381,6 +381,18 @@ static void refuse(struct xd_transfer *t, int status, const char *why)
 	xd_transfer_end(t, status, "%s", why);
 }
 
+/* What it costs to look at a request, against its user's share of the turn. */
+static void count_work(struct xd_session *s, const struct xp_request *r)
+{
+	struct xd_account *user = s->payer.user;
+
+	if (user->turn != s->core->turn)
+		user->submitted = 0;
+	user->turn = s->core->turn;
+	user->submitted += XD_REQUEST_SEGMENTS + xc_min_u32(r->local_count, XP_SEGMENTS_MAX) +
+			   xc_min_u32(r->remote_count, XP_SEGMENTS_MAX);
+}
+
 void xd_session_submit(struct xd_session *s, const struct xp_request *request,
 		       const struct xp_segment *segments)
 {
@@ -392,6 +404,7 @@ void xd_session_submit(struct xd_session *s, const struct xp_request *request,
 		xd_session_fail(s, -ENOMEM, "the daemon is out of memory");
 		return;
 	}
+	count_work(s, request);
 	s->refused++; /* until it is charged */
 	e = charge_and_name(t, why);
 	if (e < 0) {

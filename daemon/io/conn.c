@@ -30,6 +30,8 @@ struct xd_conn {
 	struct xd_server *server;
 	struct xd_session *session; /* NULL once we let go of it */
 	struct xd_staged *staged;
+	struct xd_staged *rest; /* a Submit whose user's share of the turn was spent */
+	size_t rest_at;         /* the first request of it that was not taken */
 	struct xd_timer hello;
 	struct xd_job closer;
 	uv_poll_t sock, death;
@@ -134,6 +136,9 @@ void xd_conn_close(struct xd_conn *c)
 	if (c->staged)
 		xd_staged_put(c->server, c->staged);
 	c->staged = NULL;
+	if (c->rest)
+		xd_staged_put(c->server, c->rest);
+	c->rest = NULL;
 	xc_list_remove(&c->link);
 	c->server->n_conns--;
 	xc_list_append(&c->server->closing, &c->link);
@@ -165,7 +170,8 @@ static void poll_cb(uv_poll_t *poll, int status, int events);
 
 static bool may_read(const struct xd_conn *c)
 {
-	return !c->staged && !xd_session_failed(c->session) && !xd_session_busy(c->session);
+	return !c->staged && !c->rest && !xd_session_failed(c->session) &&
+	       !xd_session_busy(c->session);
 }
 
 static void update_events(struct xd_conn *c)
@@ -273,8 +279,46 @@ static void flush(struct xd_conn *c)
 		if (!bytes || !put_packet(c, packet, bytes))
 			break;
 	}
-	if (!c->closing)
-		update_events(c);
+	if (c->closing)
+		return;
+	/* A busy session is delivered to when it no longer is. */
+	if (c->rest && !c->staged && !xd_session_busy(c->session))
+		xd_link_deliver(c->server->engine, &c->session_link);
+	update_events(c);
+}
+
+/* ---- input */
+
+/* Keeps the rest of a Submit for the next turn. */
+static void keep_rest(struct xd_conn *c, const void *packet, size_t bytes, size_t at)
+{
+	c->rest = xd_staged_get(c->server);
+	if (!c->rest) {
+		xd_session_fail(c->session, -ENOMEM, "the daemon is out of memory");
+		return;
+	}
+	c->rest->bytes = (uint32_t)bytes;
+	memcpy(c->rest->packet, packet, bytes);
+	c->rest_at = at;
+	/* To be taken, or, where the session is busy, to be told what makes it so. */
+	xd_link_deliver(c->server->engine, &c->session_link);
+}
+
+/* More of a Submit that was kept. Its turn comes with deliver(), after that of others. */
+static void take_rest(struct xd_conn *c)
+{
+	struct xd_server *server = c->server;
+	const struct xp_fds none = { .count = 0 };
+	uint8_t *reply;
+
+	if (!xd_session_may_submit(c->session))
+		return;
+	xd_dispatch(c->session, server->arena, c->rest->packet, c->rest->bytes, &none, server->tx,
+		    &reply, &c->rest_at);
+	if (c->rest_at != XD_DISPATCH_ALL && !xd_session_failed(c->session))
+		return;
+	xd_staged_put(server, c->rest);
+	c->rest = NULL;
 }
 
 static void deliver(struct xd_link *link)
@@ -282,11 +326,12 @@ static void deliver(struct xd_link *link)
 	struct xd_conn *c = xc_container_of(link, struct xd_conn, session_link);
 
 	XC_CHECK(c, MAGIC);
-	if (!c->closing && c->session)
-		flush(c);
+	if (c->closing || !c->session)
+		return;
+	if (c->rest && !c->staged && !xd_session_busy(c->session))
+		take_rest(c);
+	flush(c);
 }
-
-/* ---- input */
 
 static void broken(struct xd_conn *c, ssize_t r)
 {
@@ -309,7 +354,7 @@ static void broken(struct xd_conn *c, ssize_t r)
 static size_t read_packet(struct xd_conn *c)
 {
 	struct xd_server *server = c->server;
-	size_t reply_bytes;
+	size_t reply_bytes, rest = XD_DISPATCH_ALL;
 	uint8_t *reply;
 	ssize_t n;
 
@@ -326,11 +371,14 @@ static size_t read_packet(struct xd_conn *c)
 	if (n < 0) {
 		broken(c, n);
 	} else {
+		rest = 0;
 		reply_bytes = xd_dispatch(c->session, server->arena, server->rx, (size_t)n,
-					  &server->fds, server->tx, &reply);
+					  &server->fds, server->tx, &reply, &rest);
 		if (reply_bytes && !put_packet(c, reply, reply_bytes))
 			return 0;
 	}
+	if (rest != XD_DISPATCH_ALL)
+		keep_rest(c, server->rx, (size_t)n, rest);
 	if (xd_session_greeted(c->session))
 		end_handshake(c);
 	if (xd_session_peek(c->session) != XD_OUT_NONE)

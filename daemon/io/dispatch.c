@@ -42,13 +42,18 @@ static const char *body_name(const Xp__ClientMessage *m)
 	}
 }
 
-static void submit(struct xd_session *s, const Xp__Submit *m)
+/* From the first on; *rest becomes the one that has to wait. */
+static void submit(struct xd_session *s, const Xp__Submit *m, size_t first, size_t *rest)
 {
 	struct xp_segment segments[2 * XP_SEGMENTS_INLINE];
 	struct xp_request request;
 	char why[XD_TEXT_MAX];
 
-	for (size_t i = 0; i < m->n_requests && !xd_session_failed(s); i++) {
+	for (size_t i = first; i < m->n_requests && !xd_session_failed(s); i++) {
+		if (rest && (!xd_session_may_submit(s) || xd_session_busy(s))) {
+			*rest = i;
+			return;
+		}
 		if (xd_decode_request(m->requests[i], &request, segments, why) < 0) {
 			xd_session_fail(s, -XP_E_PROTOCOL, "%s", why);
 			return;
@@ -104,7 +109,7 @@ static void hello(struct xd_session *s, uint64_t serial, const Xp__Hello *m)
 	xd_session_hello(s, serial, &h);
 }
 
-/* Everything that the core answers. */
+/* Everything that the core answers with a reply. */
 static void call(struct xd_session *s, const Xp__ClientMessage *m, const struct xp_fds *fds)
 {
 	switch (m->body_case) {
@@ -145,13 +150,11 @@ static void call(struct xd_session *s, const Xp__ClientMessage *m, const struct 
 	case XP__CLIENT_MESSAGE__BODY_ENDPOINT_FREE:
 		xd_session_endpoint_free(s, m->serial, m->endpoint_free->endpoint);
 		break;
-	case XP__CLIENT_MESSAGE__BODY_SUBMIT:
-		submit(s, m->submit);
-		break;
 	case XP__CLIENT_MESSAGE__BODY_ADMIN:
 		xd_session_admin(s, m->serial, m->admin->verb,
 				 (const char *const *)m->admin->arguments, m->admin->n_arguments);
 		break;
+	case XP__CLIENT_MESSAGE__BODY_SUBMIT:
 	case XP__CLIENT_MESSAGE__BODY_QUERY:
 	case XP__CLIENT_MESSAGE__BODY__NOT_SET:
 	default:
@@ -183,13 +186,16 @@ static int wanted_fds(const Xp__ClientMessage *m)
 }
 
 size_t xd_dispatch(struct xd_session *s, struct xd_arena *arena, const void *packet, size_t size,
-		   const struct xp_fds *fds, uint8_t *reply_buf, uint8_t **ret_reply)
+		   const struct xp_fds *fds, uint8_t *reply_buf, uint8_t **ret_reply, size_t *rest)
 {
 	char why[XD_TEXT_MAX] = "";
 	Xp__ClientMessage *m = NULL;
 	const char *fault;
+	size_t first = rest ? *rest : 0;
 	int r;
 
+	if (rest)
+		*rest = XD_DISPATCH_ALL;
 	r = xd_decode(arena, packet, size, &m, why);
 	if (r == -XP_E_PROTOCOL) {
 		discard(s, fds);
@@ -219,6 +225,9 @@ size_t xd_dispatch(struct xd_session *s, struct xd_arena *arena, const void *pac
 	}
 	if (m->body_case == XP__CLIENT_MESSAGE__BODY_QUERY)
 		return query(s, m->serial, m->query, reply_buf, ret_reply);
-	call(s, m, fds);
+	if (m->body_case == XP__CLIENT_MESSAGE__BODY_SUBMIT)
+		submit(s, m->submit, first, rest);
+	else
+		call(s, m, fds);
 	return 0;
 }

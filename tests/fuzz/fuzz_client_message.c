@@ -223,7 +223,7 @@ static void step(struct world *w, uint8_t flags, uint8_t kind, const uint8_t *pa
 	descriptors(kind, &fds);
 	memcpy(copy, packet, size);
 	put_token(w, copy, size);
-	n = xd_dispatch(c->session, arena, copy, size, &fds, buf, &reply);
+	n = xd_dispatch(c->session, arena, copy, size, &fds, buf, &reply, NULL);
 	if (n)
 		check_packet(reply, n);
 	turn(w);

@@ -61,7 +61,7 @@ static Xp__DaemonMessage *dispatch_fds(const void *bytes, size_t size, int n_fds
 
 	for (int i = 0; i < n_fds; i++)
 		fds.fd[i] = 1000 + i;
-	n = xd_dispatch(session, arena, bytes, size, &fds, reply_buf, &reply);
+	n = xd_dispatch(session, arena, bytes, size, &fds, reply_buf, &reply, NULL);
 	if (!n)
 		return NULL;
 	assert_true(n <= XP_PACKET_BYTES_MAX);
