@@ -199,7 +199,7 @@ struct xfer_ep_options {
 	 */
 	uint32_t send_depth;
 	uint32_t recv_depth;       /* RECVs posted at once, 1 to 4,096; 0 = 64. One more: -EAGAIN */
-	/* room for RECVs of more segments than the device takes; 0 = default */
+	/* for fabrics that stage RECVs of more than max_segments; there is none: without effect */
 	uint64_t recv_stage_bytes;
 	void *context;             /* comes back in events */
 };
