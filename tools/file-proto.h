@@ -61,7 +61,8 @@
  *		12 4  CRC32c of what was moved
  *	RESULT  either. With an errno: this side gives up; the other disconnects. With 0, once from
  *	        each: first the side that had the file (all was sent, and the file did not change
- *	        meanwhile), then the side that gets it (all was verified, and stored under its name).
+ *	        meanwhile), then the side that gets it (all was verified, and stored under its
+ *	        name).
  *		0  1  5
  *		1  1  reserved
  *		2  2  length of the text, at most 504

@@ -45,5 +45,6 @@ sources() {
 		prune+=(-o -path "${dir%/config.status}")
 	done < <(cd "$root" && find . -mindepth 2 -name config.status -not -path './build/*')
 	(cd "$root" && find . \( "${prune[@]}" \) -prune -o -type f -not -name '*.pb-c.[ch]' \
+		-not -path ./config.h -not -name '*_pb2.py' \
 		\( "$@" \) -print | sed 's|^\./||' | sort)
 }
