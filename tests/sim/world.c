@@ -280,7 +280,7 @@ void world_step(struct world *w)
 	if (w_dice(w, 50))
 		fake_engine_advance(&w->engine, w_below(w, 3) * MS);
 	else if (w_dice(w, 10))
-		fake_engine_advance(&w->engine, w_below(w, 150) * MS);
+		fake_engine_advance(&w->engine, w_below(w, 500) * MS);
 	read_some(w);
 	if (w_dice(w, 2))
 		change_policy(w);

@@ -57,6 +57,7 @@ struct w_grant {
 	uint64_t earliest_ns, deadline_ns;
 	/* COMING: asked for; LIVE: token known; GOING: a REVOKE is out; GONE: dead for sure */
 	enum w_life life;
+	bool twice;           /* more than one REVOKE is out, perhaps */
 	bool maybe_dead;      /* the peer may have invalidated it, or its time is over */
 	bool seen;            /* by the check that is under way */
 	uint32_t refs;        /* requests that aim at it, and the world while it is not GONE */
@@ -79,12 +80,13 @@ struct w_request {
 	struct w_grant *grant;    /* GRANT, REVOKE, SEND that invalidates */
 	uint64_t target_cookie;
 	bool has_list;      /* the last range is its segment list */
+	bool again;         /* a REVOKE that says nothing of its grant where it is refused */
 	bool must_fail;     /* it can never succeed */
 	bool refusable;     /* it may be refused at submission, for its shape or its place */
 	bool after_down;    /* unfinished when its endpoint's Disconnected was read */
 	bool cancelled;
 	uint64_t step;
-	uint64_t order;     /* among the send-side requests of its endpoint; 0: not one */
+	uint64_t order;     /* among the send-side requests, or RECVs, of its endpoint; 0: none */
 };
 
 /* A message on its way from one endpoint to its peer. */
@@ -118,7 +120,7 @@ struct w_ep {
 	uint32_t refs;         /* requests and grants that name it */
 	struct fabric_caps caps;
 	struct xc_list messages;
-	uint64_t send_order, last_order;
+	uint64_t send_order, last_order, recv_order, last_recv_order;
 };
 
 struct w_listener {

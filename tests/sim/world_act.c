@@ -78,7 +78,7 @@ static void act_hello(struct world *w, struct w_session *s)
 
 	if (w_dice(w, 20)) {
 		hello.major = 1 + w_below(w, 3) * 2;
-		s->unruly = hello.major != 1;
+		s->unruly |= hello.major != 1;
 		if (s->unruly)
 			w_excuse_all(w, s, "a wrong hello");
 	}
@@ -526,6 +526,14 @@ static void act_any(struct world *w, struct w_session *s)
 {
 	switch (w_below(w, 20)) {
 	case 0:
+		if (w_dice(w, 100) && s != w->admin) {
+			s->unruly = true;
+			w_excuse_all(w, s, "a second hello");
+			act_hello(w, s);
+			break;
+		}
+		act_buffer_add(w, s);
+		break;
 	case 1:
 		act_buffer_add(w, s);
 		break;

@@ -90,6 +90,8 @@ static const char *reason_to_fail(struct world *w, const struct w_request *q, in
 	if (q->r.opcode == XP_OP_REVOKE && status == -XP_E_GRANT_ENDED &&
 	    (q->grant->maybe_dead || q->grant->earliest_ns))
 		return "it had ended";
+	if (q->r.opcode == XP_OP_REVOKE && status == -EALREADY && q->grant && q->grant->twice)
+		return "it is being revoked";
 	if (q->r.opcode == XP_OP_CANCEL && (status == -EALREADY || status == -EINVAL))
 		return "cancelled twice, or a REVOKE";
 	if (status == -XP_E_REMOTE_ACCESS && aims_at_the_dead(w, q))
@@ -265,9 +267,9 @@ static void revoked(struct world *w, struct w_request *q, int status)
 	if (!status || status == -XP_E_GRANT_ENDED) {
 		key_is_dead(w, g->rkey, "its REVOKE");
 		w_grant_gone(g);
-	} else if (g->life == W_GOING) {
+	} else if (g->life == W_GOING && !q->again) {
 		g->life = W_LIVE;
-		g->maybe_dead |= !q->must_fail && !q->refusable;
+		g->maybe_dead |= g->twice || (!q->must_fail && !q->refusable);
 	}
 }
 
@@ -278,9 +280,12 @@ static void ended_well(struct world *w, struct w_request *q, const struct xp_com
 	sim_check(!q->must_fail, "I1", "a request that cannot succeed did");
 	w->done[q->r.opcode]++;
 	if (q->order && c) {
-		sim_check(q->order > q->ep->last_order, "order",
+		uint64_t *last = q->r.opcode == XP_OP_RECV ? &q->ep->last_recv_order :
+							     &q->ep->last_order;
+
+		sim_check(q->order > *last, "order",
 			  "a request ended after a later one of its endpoint");
-		q->ep->last_order = q->order;
+		*last = q->order;
 	}
 	if (c &&
 	    (q->r.opcode == XP_OP_READ || q->r.opcode == XP_OP_WRITE || q->r.opcode == XP_OP_SEND))

@@ -314,10 +314,33 @@ static bool draft_grant(struct world *w, struct draft *d)
 	return true;
 }
 
+/* Of a grant that is being revoked, or by way of another endpoint: refused, whoever is first. */
+static bool draft_wrong_revoke(struct world *w, struct draft *d)
+{
+	struct w_grant *g, *chosen = NULL;
+	uint32_t n = 0;
+
+	xc_list_for_each(g, &w->grants, link)
+		if (g->session == d->session && g->number && g->life != W_GONE &&
+		    (g->ep != d->ep || g->life == W_GOING) && !w_below(w, ++n))
+			chosen = g;
+	if (!chosen)
+		return false;
+	d->q->r.key = chosen->number;
+	d->q->refusable = d->q->again = chosen->twice = true;
+	d->q->must_fail = chosen->ep != d->ep;
+	chosen->refs++;
+	d->q->grant = chosen;
+	return true;
+}
+
 static bool draft_revoke(struct world *w, struct draft *d)
 {
 	struct w_grant *g, *chosen = NULL;
 	uint32_t n = 0;
+
+	if (w_dice(w, 100))
+		return draft_wrong_revoke(w, d);
 
 	xc_list_for_each(g, &w->grants, link)
 		if (g->session == d->session && g->life == W_LIVE && g->number && !w_below(w, ++n))
@@ -364,7 +387,7 @@ static void mutate(struct world *w, struct draft *d)
 	uint32_t i = d->n_local ? w_below(w, d->n_local) : 0;
 
 	d->q->refusable = d->q->must_fail = true;
-	switch (w_below(w, 14)) {
+	switch (w_below(w, 18)) {
 	case 0:
 		r->opcode = w_dice(w, 500) ? 0 : (uint8_t)(XP_OP_MAX + 1 + w_below(w, 200));
 		break;
@@ -414,6 +437,29 @@ static void mutate(struct world *w, struct draft *d)
 			d->remote[d->n_remote++] = (struct xp_segment){ .length = 1 };
 		else
 			d->remote[0].length++;
+		break;
+	case 13:
+		r->flags |= w_dice(w, 500) ? XP_F_LINK : XP_F_EXPLAIN;
+		break;
+	case 14:
+		if (r->opcode != XP_OP_READ && r->opcode != XP_OP_WRITE)
+			r->reserved1 = 2;
+		else
+			d->remote[0] = (struct xp_segment){ .address = UINT64_MAX, .length = 2 };
+		break;
+	case 15:
+		if (r->opcode == XP_OP_GRANT)
+			d->local[d->n_local++] = d->local[0];
+		else
+			r->reserved1 = 3;
+		break;
+	case 16:
+		if (r->opcode == XP_OP_GRANT && w_dice(w, 500))
+			r->flags |= XP_F_GRANT_READ | XP_F_GRANT_WRITE;
+		else if (r->opcode == XP_OP_GRANT)
+			d->local[0].length = 0;
+		else
+			r->reserved0[0] = 4;
 		break;
 	case 11:
 		r->list_buffer = 1;
@@ -638,6 +684,8 @@ static void go(struct world *w, struct draft *d)
 		q->r.flags |= XP_F_FENCE;
 	if (w_dice(w, 60) && send_side(q->r.opcode) && q->r.opcode != XP_OP_GRANT)
 		q->r.flags |= XP_F_QUIET;
+	if (w_dice(w, 100) && q->r.opcode == XP_OP_SEND)
+		q->r.flags |= XP_F_SOLICITED;
 	q->refusable |= d->ep->end_asked || d->ep->down || !d->ep->up;
 	foresee(w, d);
 	if (w_dice(w, 40))
@@ -666,6 +714,8 @@ static void go(struct world *w, struct draft *d)
 	q->ep->refs++;
 	if (send_side(q->r.opcode))
 		q->order = ++q->ep->send_order;
+	else if (q->r.opcode == XP_OP_RECV)
+		q->order = ++q->ep->recv_order;
 	xc_list_append(&d->session->requests, &q->link);
 	memcpy(segments, q->segments, (d->n_local + d->n_remote) * sizeof(*segments));
 	w->submitted++;
@@ -706,7 +756,8 @@ static bool try_submit(struct world *w, struct w_session *s)
 		w_disown(&d.ranges[i]);
 	if (d.q->grant) {
 		/* A grant that was to be invalidated or revoked, and is not. */
-		d.q->grant->life = d.q->grant->life == W_GOING ? W_LIVE : d.q->grant->life;
+		if (d.q->grant->life == W_GOING && !d.q->again)
+			d.q->grant->life = W_LIVE;
 		w_grant_unref(d.q->grant);
 	}
 	free(d.q);
