@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#define _GNU_SOURCE 1 /* POLLRDHUP */
+#define _GNU_SOURCE 1 /* POLLRDHUP, struct ucred */
 #include "proto/fdmsg.h"
 
 #include <errno.h>
@@ -104,6 +104,43 @@ ssize_t xp_fdmsg_recv(int sock, void *buf, size_t size, struct xp_fds *ret_fds)
 	if (n == 0 && (ret_fds->count > 0 || !at_end(sock)))
 		return -EPROTO;
 	return n;
+}
+
+/* More than this of one socket is left to a thread. */
+#define DROPS_MAX 64
+
+bool xp_fdmsg_drop(int sock)
+{
+	/*
+	 * With SO_PASSCRED a packet, however empty, comes with credentials, and an end of file does
+	 * not. There is room for these alone: descriptors show by MSG_CTRUNC, and what the kernel
+	 * closes of them while it peeks are copies.
+	 */
+	char control[CMSG_SPACE(sizeof(struct ucred))], byte;
+	const int on = 1;
+
+	if (setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
+		return false;
+	for (int i = 0; i < DROPS_MAX; i++) {
+		struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+		struct msghdr m = {
+			.msg_iov = &iov,
+			.msg_iovlen = 1,
+			.msg_control = control,
+			.msg_controllen = sizeof(control),
+		};
+		ssize_t n = recvmsg(sock, &m, MSG_PEEK | MSG_DONTWAIT);
+
+		if (n < 0 && (errno == EINTR || errno == ECONNRESET))
+			continue;
+		if (n == 0 && m.msg_controllen == 0)
+			return true;
+		if (n < 0 || (m.msg_flags & MSG_CTRUNC))
+			return false;
+		if (recv(sock, &byte, 1, MSG_DONTWAIT) < 0)
+			return false;
+	}
+	return false;
 }
 
 int xp_fdmsg_send(int sock, const void *buf, size_t size, const int *fds, int n_fds)

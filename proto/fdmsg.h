@@ -7,6 +7,7 @@
  * that does SCM_RIGHTS (unix(7), cmsg(3)). Never blocks (MSG_DONTWAIT), never raises SIGPIPE.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -38,6 +39,12 @@ struct xp_fds {
  *   -errno       of recvmsg(2) otherwise
  */
 ssize_t xp_fdmsg_recv(int sock, void *buf, size_t size, struct xp_fds *ret_fds);
+
+/*
+ * Drops what waits to be read in a socket that was shut down, as far as no descriptors come with
+ * it. Never blocks. True: nothing is left, so that close(2) of the socket cannot block either.
+ */
+bool xp_fdmsg_drop(int sock);
 
 /*
  * Sends one packet of 1 to XP_PACKET_BYTES_MAX bytes with n_fds descriptors (which stay the

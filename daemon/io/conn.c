@@ -92,6 +92,12 @@ static void close_socket(struct xd_conn *c)
 	 * there.
 	 */
 	shutdown(c->fd, SHUT_RDWR);
+	/* Nor must those without descriptors wait for a thread behind others that block. */
+	if (xp_fdmsg_drop(c->fd)) {
+		close(c->fd);
+		conn_free(c);
+		return;
+	}
 	c->closer = (struct xd_job){
 		.helper = XD_HELP_CLOSE,
 		.owner = c->uid,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Clients that ask for too much, and read too little."""
+import contextlib
 import os
 import resource
 import select
@@ -249,20 +250,31 @@ def sessions_as_fast_as_can_be(t):
     check(made > 100, 'only %d sessions' % made)
 
 
+@contextlib.contextmanager
+def stopped(daemon):
+    """What is sent meanwhile the daemon finds all at once."""
+    def stands():
+        with open('/proc/%d/stat' % daemon.pid, encoding='ascii') as f:
+            return f.read().rsplit(')', 1)[1].split()[0] == 'T'
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        until(stands, 'the daemon stands still')
+        yield
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+
+
 @test(own=True, users=2)
 def slow_closes_by_the_hundred(t):
     """Each is a descriptor of the daemon's for as long as its sender likes: at a bound, nothing more is read."""
     before, s = t.daemon.fds(), t.session()
     peers = []
-    os.kill(t.daemon.pid, signal.SIGSTOP)  # so that the last descriptor of each is the daemon's
-    try:
+    with stopped(t.daemon):  # so that the last descriptor of each is the daemon's
         for _ in range(180):
             mine, peer = lingering_socket(30)
             peers.append(peer)
             s.post('buffer_add', fds=[mine.fileno()], size_bytes=4096)
             mine.close()
-    finally:
-        os.kill(t.daemon.pid, signal.SIGCONT)
     seen = []
 
     def settled():

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Listeners, connections, private data, and who may listen and connect where."""
 import os
-import signal
 
 from harness import FIRST_UID, GID, check, equal, status_is, test
 from raw import RECV, E, Ended, Pair
+from test_flood import stopped
 
 EINVAL, ENOENT = -22, -2
 ECONNREFUSED, EADDRINUSE, EADDRNOTAVAIL = -111, -98, -99
@@ -229,15 +229,12 @@ def a_request_that_was_not_read_cannot_be_answered(t):
     listener, port = a.listen()
     eb = b.endpoint(port=port)
     number = 1 << 20  # the first of a session
-    os.kill(t.daemon.pid, signal.SIGSTOP)
-    try:
+    with stopped(t.daemon):
         for _ in range(16):
             a.post('disconnect', endpoint=77)
         answer = a.post('endpoint_new', request=number)
         unlisten = a.post('unlisten', listener=listener)
         b.post('connect', endpoint=eb)
-    finally:
-        os.kill(t.daemon.pid, signal.SIGCONT)
     status_is(a.wait_reply(answer), ENOENT)
     status_is(a.wait_reply(unlisten), 0)
     status_is(b.wait_event('connected'), E.REJECTED)

@@ -320,6 +320,34 @@ static void a_full_socket_is_no_error(void **state)
 	assert_int_equal(got, sent);
 }
 
+static void what_has_no_descriptors_is_dropped(void **state)
+{
+	struct pair *p = *state;
+
+	send_raw(p->there, "one", 3, NULL, 0);
+	send_raw(p->there, "", 0, NULL, 0);
+	send_raw(p->there, "two", 3, NULL, 0);
+	assert_int_equal(shutdown(p->here, SHUT_RDWR), 0);
+	assert_true(xp_fdmsg_drop(p->here));
+}
+
+/* Not even behind, or with, an empty packet; and they are there afterwards. */
+static void descriptors_are_not_dropped(void **state)
+{
+	struct pair *p = *state;
+	struct xp_fds fds;
+	char buf[4];
+
+	send_raw(p->there, "", 0, NULL, 0);
+	send_raw(p->there, "", 0, &p->there, 1);
+	assert_int_equal(shutdown(p->here, SHUT_RDWR), 0);
+	assert_false(xp_fdmsg_drop(p->here));
+	(void)xp_fdmsg_recv(p->here, buf, sizeof(buf), &fds);
+	assert_int_equal(fds.count, 1);
+	close_all(&fds);
+	assert_true(xp_fdmsg_drop(p->here));
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -338,6 +366,8 @@ int main(void)
 		TEST(other_control_data_is_refused),
 		TEST(cut_control_data_is_refused),
 		TEST(a_full_socket_is_no_error),
+		TEST(what_has_no_descriptors_is_dropped),
+		TEST(descriptors_are_not_dropped),
 	};
 
 	return cmocka_run_group_tests_name("fdmsg", tests, NULL, NULL);
