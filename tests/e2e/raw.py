@@ -213,6 +213,8 @@ class Session:
 
     def _receive(self):
         """Takes one packet that is there. False where none is; Ended at the end."""
+        if self.ended:
+            raise Ended(self.goodbye)
         try:
             data = self.sock.recv(PACKET_MAX + 1, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -269,7 +271,14 @@ class Session:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise Timeout('no %s in time' % what)
-            self.pump(left)
+            try:
+                self.pump(left)
+            except Ended:
+                # It may have come right before the end.
+                result = found()
+                if result is None:
+                    raise
+                return result
 
     def wait_reply(self, serial, timeout=None):
         return self.wait_for(lambda: self.replies.pop(serial, None), 'reply', timeout)
