@@ -594,5 +594,6 @@ void w_act(struct world *w, struct w_session *s)
 		return;
 	}
 	for (uint32_t n = 1 + w_below(w, 4); n && s->s && !xd_session_busy(s->s); n--)
-		w_submit(w, s);
+		if (xd_session_may_submit(s->s))
+			w_submit(w, s);
 }

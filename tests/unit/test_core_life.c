@@ -105,6 +105,48 @@ static void calls_are_bounded(void **unused)
 	rig_close(&rig, &a);
 }
 
+/* What waits to be closed is bounded too; and io is told when there is room again. */
+static void closes_are_bounded(void **unused)
+{
+	uint64_t n = 0, delivers;
+	int fd = 5;
+
+	(void)unused;
+	rig_client_init(&rig, &a, 1000, false);
+	rig_client_init(&rig, &b, 1001, false);
+	while (!xd_session_busy(a.s)) {
+		xd_session_discard_fds(a.s, &fd, 1);
+		assert_true(++n <= 1000);
+	}
+	assert_false(xd_session_busy(b.s));
+	delivers = rig.engine.delivers;
+	rig_run(&rig);
+	assert_false(xd_session_busy(a.s));
+	assert_true(rig.engine.delivers > delivers);
+	close_pair();
+}
+
+/* One user's share of a turn is its own: another's is as it was, and the next turn begins anew. */
+static void submissions_have_turns(void **unused)
+{
+	uint64_t n = 0;
+
+	(void)unused;
+	pair();
+	while (xd_session_may_submit(a.s)) {
+		struct xd_out o;
+
+		rig_submit(&a, XP_OP_RECV, 1, 70000, 10, NULL);
+		assert_true(xd_session_pull(a.s, &o));
+		assert_true(++n <= 100000);
+	}
+	assert_true(n > 100);
+	assert_true(xd_session_may_submit(b.s));
+	xd_core_progress(rig.core, 1 << 20);
+	assert_true(xd_session_may_submit(a.s));
+	close_pair();
+}
+
 /* ---- what one sees of others */
 
 static uint64_t rows, uids_seen;
@@ -431,6 +473,8 @@ int main(void)
 		TEST(other_major),
 		TEST(sessions_are_limited),
 		TEST(calls_are_bounded),
+		TEST(closes_are_bounded),
+		TEST(submissions_have_turns),
 		TEST(tables_show_ones_own),
 		TEST(administration_is_for_administrators),
 		TEST(read_of_granted_bytes),
