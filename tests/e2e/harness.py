@@ -8,6 +8,7 @@ grants. A bystander, two clients on the public library that transfer all the tim
 """
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -215,6 +216,7 @@ class Runner:
         self.shared = None
         self.shared_base = None
         self.bystander = None
+        self.bystander_us = self.bystander_transfers = 0
         self.count = self.passed = self.failed = self.skipped = 0
 
     # The shared daemon and what it held when nothing went on.
@@ -317,6 +319,9 @@ class Runner:
             test.function(context)
         if context.bystander is not None:
             lap = context.bystander.lap()
+            latency_us, transfers = (int(n) for n in re.findall(r'\d+', lap))
+            self.bystander_us = max(self.bystander_us, latency_us)
+            self.bystander_transfers += transfers
             if test.options['bystander']:
                 context.note('bystander: ' + lap)
 
@@ -382,7 +387,9 @@ class Runner:
         self.count += 1
         try:
             if self.bystander is not None:
-                print('# bystander: ' + self.bystander.stop())
+                self.bystander.stop()
+                print('# bystander of all tests: worst latency %d us, %d transfers, no failure' %
+                      (self.bystander_us, self.bystander_transfers))
             self.close_daemon(self.shared)
             self.passed += 1
             print('ok %d - the shared daemon ends in order' % self.count)
