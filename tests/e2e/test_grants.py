@@ -89,10 +89,10 @@ def a_revoked_key_is_dead_when_the_revoke_completes(t):
 @test()
 def a_revoke_ends_transfers_that_use_the_key(t):
     """What its owner writes after the revoke has completed, no READ sees; what a WRITE carries lands before."""
-    size, tail = 64 << 20, 1 << 20  # the tail is what a READ that goes on would come to last
+    size, tail = 32 << 20, 1 << 20  # the tail is what a READ that goes on would come to last
     two = Two(t, size=size)
     later = b'n' * tail
-    for _ in range(3):
+    for _ in range(2):
         two.ma.map[:] = b'o' * size
         two.mb.map[:] = b'-' * size
         token = two.grant()

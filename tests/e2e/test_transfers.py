@@ -390,7 +390,7 @@ def cancel_in_flight(t):
     two = Two(t, size=size)
     token = two.grant(0, size)
     outcomes = set()
-    for _ in range(10):
+    for _ in range(4):
         reads = [two.b.request(READ, two.eb, [two.mb.segment()], [token.segment()]) for _ in range(2)]
         two.b.submit(*reads, two.b.request(CANCEL, two.eb, argument=reads[1].cookie, cookie=1 << 40))
         how = two.b.finish(1 << 40)
