@@ -180,7 +180,8 @@ struct fabric_ops {
 	/*
 	 * Type-2 windows (caps.windows). Bound with IBV_WR_BIND_MW and killed with IBV_WR_LOCAL_INV
 	 * through post_send; a bind takes the key ibv_inc_rkey(mw->rkey) and the caller stores it
-	 * in mw->rkey when it completes. mw_dealloc kills a bound window at once.
+	 * in mw->rkey when it completes. mw_dealloc kills a bound window at once; a LOCAL_INV of it
+	 * that is on the queue by then should succeed (one that fails ends the connection).
 	 */
 	int (*mw_alloc)(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw **ret_mw);
 	int (*mw_dealloc)(struct ibv_mw *mw, struct fabric_done *done);

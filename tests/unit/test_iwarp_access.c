@@ -578,6 +578,23 @@ static void local_invalidation(void **state)
 	drop(other);
 }
 
+/* A window taken away while its LOCAL_INV waits behind a SEND that its peer has no RECV for. */
+static void local_invalidation_overtaken(void **state)
+{
+	struct ibv_mw *mw = window(&b, 0, 8, IBV_ACCESS_REMOTE_READ);
+
+	(void)state;
+	assert_int_equal(post_send(&b, 1, 0, 8), 0);
+	assert_int_equal(post_inv(&b, 2, mw->rkey), 0);
+	rig_run(&rig);
+	assert_int_equal(ops->mw_dealloc(mw, NULL), 0);
+	assert_int_equal(post_recv(&a, 3, 0, 8), 0);
+	rig_run(&rig);
+	assert_int_equal(took(&b, 1), IBV_WC_SUCCESS);
+	assert_int_equal(took(&b, 2), IBV_WC_SUCCESS);
+	assert_int_equal(took(&a, 3), IBV_WC_SUCCESS);
+}
+
 static void remote_invalidation(void **state)
 {
 	struct ibv_mw *mw = window(&b, 0, 8, IBV_ACCESS_REMOTE_READ);
@@ -685,6 +702,7 @@ int main(void)
 		TEST(a_bind_outlives_its_objects),
 		TEST(a_region_waits_for_its_windows),
 		TEST(local_invalidation),
+		TEST(local_invalidation_overtaken),
 		TEST(remote_invalidation),
 		TEST(remote_invalidation_is_checked_at_its_end),
 		TEST(registrations_that_must_fail),

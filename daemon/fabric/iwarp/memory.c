@@ -231,6 +231,11 @@ static struct iwarp_stag *window_of(struct fabric_ep *ep, uint32_t rkey)
 	return w && w->kind == IWARP_STAG_WINDOW && w->ep == ep ? w : NULL;
 }
 
+bool iwarp_names_window(struct fabric_ep *ep, uint32_t rkey)
+{
+	return window_of(ep, rkey) != NULL;
+}
+
 bool iwarp_local_invalidate(struct fabric_ep *ep, uint32_t rkey)
 {
 	struct iwarp_stag *w = window_of(ep, rkey);

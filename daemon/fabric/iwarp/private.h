@@ -138,6 +138,7 @@ struct iwarp_bind {
 
 bool iwarp_bind(struct fabric_ep *ep, const struct iwarp_bind *bind);
 bool iwarp_local_invalidate(struct fabric_ep *ep, uint32_t rkey);
+bool iwarp_names_window(struct fabric_ep *ep, uint32_t rkey);
 /* Is this a window that the peer of `target` may invalidate; and do it. */
 bool iwarp_can_remote_invalidate(struct fabric_ep *target, uint32_t rkey);
 void iwarp_remote_invalidate(struct fabric_ep *target, uint32_t rkey);
@@ -192,7 +193,10 @@ struct iwarp_wr {
 			uint64_t address;
 			uint32_t rkey;
 		} remote;
-		uint32_t invalidate_rkey;
+		struct {
+			uint32_t invalidate_rkey;
+			bool named_window; /* LOCAL_INV: when it was posted */
+		};
 		struct iwarp_bind bind;
 	};
 };

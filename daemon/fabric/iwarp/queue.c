@@ -124,6 +124,7 @@ static int describe_send(struct fabric_ep *ep, const struct ibv_send_wr *wr, str
 	case IBV_WR_SEND_WITH_INV:
 	case IBV_WR_LOCAL_INV:
 		slot->invalidate_rkey = wr->invalidate_rkey;
+		slot->named_window = iwarp_names_window(ep, wr->invalidate_rkey);
 		return 0;
 	case IBV_WR_BIND_MW:
 		return describe_bind(ep, wr, &slot->bind);

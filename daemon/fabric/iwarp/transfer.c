@@ -318,7 +318,10 @@ static const struct failure *key_operation(struct fabric_ep *ep, const struct iw
 {
 	if (wr->opcode == IBV_WR_BIND_MW)
 		return iwarp_bind(ep, &wr->bind) ? NULL : &bad_bind;
-	return iwarp_local_invalidate(ep, wr->invalidate_rkey) ? NULL : &bad_local_invalidate;
+	/* What was a window when this was posted, and is none now, was deallocated: it is dead. */
+	if (iwarp_local_invalidate(ep, wr->invalidate_rkey) || wr->named_window)
+		return NULL;
+	return &bad_local_invalidate;
 }
 
 /* A begun transfer, as far as the allowance goes. */
