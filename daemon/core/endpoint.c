@@ -67,6 +67,7 @@ static void endpoint_free(struct xd_endpoint *ep)
 		xd_call_reply(ep->free_call, 0, NULL);
 	free(ep->sq);
 	free(ep->rq);
+	s->payer.user->queue_bytes -= ep->queue_bytes;
 	ep->magic = 0;
 	free(ep);
 	xd_session_settle(s);
@@ -208,16 +209,45 @@ static void created(struct fabric_done *done, int status)
 	tell(ep, XD_EV_READY);
 }
 
+/* A work request's place on a queue: its segments, and as much again for the rest. */
+static uint64_t queue_bytes(uint32_t depth, uint32_t max_sge)
+{
+	return (uint64_t)depth * (max_sge * sizeof(struct ibv_sge) + 256);
+}
+
+/* Depths are the client's choice, and the memory is the daemon's: a bound on bytes, too. */
+static int reserve_queues(struct xd_endpoint *ep)
+{
+	const struct fabric_caps *caps = xd_ep_caps(ep);
+	struct xd_account *user = ep->session->payer.user;
+	uint64_t bytes = queue_bytes(ep->sq_depth, caps->max_sge) +
+			 queue_bytes(ep->rq_depth, caps->max_recv_sge);
+
+	if (user->queue_bytes + bytes > XD_QUEUE_BYTES_MAX)
+		return -XP_E_QUOTA;
+	user->queue_bytes += bytes;
+	ep->queue_bytes = bytes;
+	return 0;
+}
+
 static int allocate_queues(struct xd_endpoint *ep)
 {
 	const struct fabric_caps *caps = xd_ep_caps(ep);
+	int r;
 
 	ep->sq_depth = xc_min_u32(ep->sq_depth, caps->max_send_wr);
 	ep->rq_depth = xc_min_u32(ep->rq_depth, caps->max_recv_wr);
+	r = reserve_queues(ep);
+	if (r < 0)
+		return r;
 	ep->sq = calloc(ep->sq_depth, sizeof(*ep->sq));
 	ep->rq = calloc(ep->rq_depth, sizeof(*ep->rq));
 	return ep->sq && ep->rq ? xc_slots_add(&ep->session->core->qps, ep, &ep->qp_num) : -ENOMEM;
 }
+
+static const char queues_full[] =
+	"the queues of this user's endpoints would take more than 256 MiB: fewer endpoints, or smaller "
+	"depths";
 
 static void create(struct xd_endpoint *ep)
 {
@@ -229,7 +259,7 @@ static void create(struct xd_endpoint *ep)
 	if (r == 0)
 		r = xd_session_pd(ep->session, ep->fabric, &attr.pd);
 	if (r < 0) {
-		xd_endpoint_end(ep, r, NULL);
+		xd_endpoint_end(ep, r, r == -XP_E_QUOTA ? queues_full : NULL);
 		return;
 	}
 	attr.qp_num = ep->qp_num;

@@ -75,6 +75,7 @@ struct xd_endpoint {
 	/* receive queue, in order */
 	struct xd_transfer **rq;
 	uint32_t rq_depth, rq_head, rq_tail;
+	uint64_t queue_bytes; /* counted against its user */
 
 	struct xc_list grants;
 	uint32_t n_grants;     /* those being killed counted in */

@@ -110,7 +110,7 @@ void xd_account_unref(struct xd_account *a)
 		return;
 	for (int i = 0; i < XD_LIMIT_COUNT; i++)
 		xc_assert(a->used[i] == 0);
-	xc_assert(a->list_bytes == 0 && a->n_closes == 0);
+	xc_assert(a->list_bytes == 0 && a->queue_bytes == 0 && a->n_closes == 0);
 	xc_list_remove(&a->link);
 	free(a);
 }

@@ -14,6 +14,8 @@
 
 /* Memory for segment lists, per user; not configurable, since it is the daemon's own. */
 #define XD_LIST_BYTES_MAX (UINT64_C(64) << 20)
+/* The same for the queues of endpoints: at the default depth thousands, at the greatest dozens. */
+#define XD_QUEUE_BYTES_MAX (UINT64_C(256) << 20)
 /*
  * Descriptors of a user that wait to be closed: each is one of the daemon's, for as long as the
  * user can make its close last. From here on nothing more is read from the user's sessions.
@@ -33,7 +35,7 @@ struct xd_account {
 	uint32_t refs;
 	struct xd_limits limits;
 	uint64_t used[XD_LIMIT_COUNT];
-	uint64_t list_bytes;
+	uint64_t list_bytes, queue_bytes;
 	struct xc_list closes; /* descriptors being closed, oldest first */
 	uint32_t n_closes;
 	uint64_t turn;      /* the last in which something was submitted */

@@ -131,7 +131,6 @@ int xd_session_new(struct xd_core *core, const struct xd_peer *peer, void *conn,
 	*ret = s;
 	return 0;
 fail:
-	xd_core_count(core, XD_COUNTER_sessions_refused, 1);
 	free(s->gids);
 	free(s);
 	return r;

@@ -100,6 +100,25 @@ def endpoints(t):
     until(lambda: can(lambda: other.endpoint(port=port)), 'an endpoint is free')
 
 
+@test()
+def queues_have_a_bound_in_bytes(t):
+    """Endpoints are few enough, but each asks for the deepest queues."""
+    s = t.session()
+    _, port = s.listen()
+    kept = []
+
+    def one():
+        kept.append(s.endpoint(port=port, send_depth=4096, recv_depth=4096))
+
+    def many():
+        while len(kept) < 200:
+            one()
+
+    quota_failure(many, '256 MiB')
+    s.call('endpoint_free', endpoint=kept.pop())
+    one()
+
+
 @test(config='limits { listeners = 2 }')
 def listeners(t):
     s = t.session()
