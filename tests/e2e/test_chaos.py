@@ -8,7 +8,7 @@ import signal
 import time
 
 import raw
-from harness import FULL, check, equal, test
+from harness import FULL, check, equal, test, until
 from raw import E, Ended, READ, WRITE, SEND, RECV, GRANT, REVOKE, CANCEL
 
 SECONDS = 30 if FULL else 3
@@ -263,6 +263,13 @@ def any_call_at_any_time(t):
         check(world.statuses.get(status), 'no request ended with %s' % raw.status_name(status))
 
 
+def sees(d):
+    try:
+        return bool(d.gauges())
+    except (raw.Ended, raw.Failed):
+        return False
+
+
 @test(daemon=False, timeout=SECONDS + 60)
 def with_changing_limits(t):
     """SIGHUP in between: smaller and larger limits, and rules."""
@@ -280,6 +287,10 @@ def with_changing_limits(t):
     world = run(t, d, SECONDS, each)
     world.settle()
     t.note(world.note())
+    # The last limits may leave no session over for the one that looks.
+    d.write_config('')
+    d.process.send_signal(signal.SIGHUP)
+    until(lambda: sees(d), 'the limits are as shipped again')
     t.runner.settle(d, {name: 1 if name == 'sessions' else 0 for name in d.gauges()})
     t.runner.close_daemon(d)
 
