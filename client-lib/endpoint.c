@@ -130,7 +130,9 @@ static int check_private_data(const char *what, const void *data, size_t bytes, 
 	return 0;
 }
 
-static int check_unconnected(const struct xfer_ep *ep, const char *what)
+/* Of connect and accept. */
+static int check_start(const struct xfer_ep *ep, const char *what, const void *data, size_t bytes,
+		       size_t limit)
 {
 	if (ep->ended)
 		return cl_fail(-EINVAL, "%s: the endpoint has ended: %s", what,
@@ -139,7 +141,7 @@ static int check_unconnected(const struct xfer_ep *ep, const char *what)
 		return cl_fail(-EINVAL, "%s: the endpoint is not ready", what);
 	if (ep->connected)
 		return cl_fail(-EINVAL, "%s: the endpoint is connected already", what);
-	return 0;
+	return check_private_data(what, data, bytes, limit);
 }
 
 XFER_API int xfer_connect(struct xfer_ep *ep, const void *private_data, size_t bytes)
@@ -151,10 +153,7 @@ XFER_API int xfer_connect(struct xfer_ep *ep, const void *private_data, size_t b
 
 	if (r < 0)
 		return r;
-	r = check_unconnected(ep, "connect");
-	if (r == 0)
-		r = check_private_data("connect", private_data, bytes,
-				       ep->info.private_connect_bytes);
+	r = check_start(ep, "connect", private_data, bytes, ep->info.private_connect_bytes);
 	if (r < 0)
 		return cl_leave(ep->client, r);
 	body.endpoint = ep->number;
@@ -174,10 +173,7 @@ XFER_API int xfer_accept(struct xfer_ep *ep, const void *private_data, size_t by
 
 	if (r < 0)
 		return r;
-	r = check_unconnected(ep, "accept");
-	if (r == 0)
-		r = check_private_data("accept", private_data, bytes,
-				       ep->info.private_accept_bytes);
+	r = check_start(ep, "accept", private_data, bytes, ep->info.private_accept_bytes);
 	if (r < 0)
 		return cl_leave(ep->client, r);
 	body.endpoint = ep->number;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#define _GNU_SOURCE 1 /* strerrordesc_np(3) */
 /* Codes, phrases, and the calling thread's last failure. */
 #include <errno.h>
 #include <stdarg.h>
@@ -37,29 +36,10 @@ XFER_API int xfer_last_error(const char **ret_text)
 	return last.status;
 }
 
-static const char *own_phrase(int code)
-{
-	switch (code) {
-#define PHRASE(name, number, text)                                                                 \
-	case number:                                                                               \
-		return text;
-		XP_ERRORS(PHRASE)
-#undef PHRASE
-	}
-	return NULL;
-}
-
 XFER_API const char *xfer_strerror(int status)
 {
-	int code = status < 0 && status != INT32_MIN ? -status : status;
-	const char *phrase = own_phrase(code);
+	const char *phrase = xp_phrase(status);
 
-	/*
-	 * strerror(3) may write to a buffer that threads share; the phrases of this one are
-	 * constant.
-	 */
-	if (!phrase && code >= 0)
-		phrase = strerrordesc_np(code);
 	return phrase ? phrase : "an unknown status";
 }
 

@@ -10,6 +10,7 @@
 
 #include "client-lib/internal.h"
 #include "common/checked.h"
+#include "proto/varint.h"
 
 #define SAME(a, b) _Static_assert((unsigned int)(a) == (unsigned int)(b), #a " is " #b)
 SAME(XFER_OP_READ, XP_OP_READ);
@@ -41,18 +42,6 @@ _Static_assert(sizeof(struct xfer_token) == 16, "a token is 16 bytes");
 #define TAG_REQUESTS (1 << 3 | 2)
 #define BATCH_BYTES_MAX (XP_PACKET_BYTES_MAX - CL_BATCH_HEAD)
 
-static size_t put_varint(uint8_t *to, uint64_t value)
-{
-	size_t n = 0;
-
-	while (value >= 0x80) {
-		to[n++] = (uint8_t)(value | 0x80);
-		value >>= 7;
-	}
-	to[n++] = (uint8_t)value;
-	return n;
-}
-
 void cl_want_out(struct xfer_client *c, bool want)
 {
 	uint64_t one = 1;
@@ -83,8 +72,8 @@ int cl_batch_flush(struct xfer_client *c)
 		return 0;
 	if (c->gone || c->send_failed)
 		return -XFER_E_DAEMON_GONE;
-	n = put_varint(head, TAG_SUBMIT);
-	n += put_varint(head + n, b->used);
+	n = xp_put_varint(head, TAG_SUBMIT);
+	n += xp_put_varint(head + n, b->used);
 	memcpy(b->packet + CL_BATCH_HEAD - n, head, n);
 	r = xp_fdmsg_send(c->sock, b->packet + CL_BATCH_HEAD - n, n + b->used, NULL, 0);
 	if (r == -EAGAIN) {
@@ -139,7 +128,7 @@ static int add_encoded(struct xfer_client *c, const Xp__Request *m)
 			return r;
 	}
 	b->packet[CL_BATCH_HEAD + b->used++] = TAG_REQUESTS;
-	b->used += put_varint(b->packet + CL_BATCH_HEAD + b->used, size);
+	b->used += xp_put_varint(b->packet + CL_BATCH_HEAD + b->used, size);
 	b->used += xp__request__pack(m, b->packet + CL_BATCH_HEAD + b->used);
 	return 0;
 }

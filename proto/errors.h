@@ -42,4 +42,10 @@ enum xp_error {
 #undef XP_ERROR_ENUM
 };
 
+/*
+ * A constant phrase for a status (0, -errno or -XP_E_…, either sign); NULL where the number means
+ * nothing. strerror(3) may write to a buffer that threads share; this does not.
+ */
+const char *xp_phrase(int status);
+
 #endif

@@ -549,6 +549,13 @@ void xd_session_accept(struct xd_session *s, uint64_t serial, uint32_t endpoint,
 		start(ep, call, private_data, bytes, true);
 }
 
+/* In order, where there is a connection: the peer hears of it before the QP goes. */
+static void hang_up(struct xd_endpoint *ep)
+{
+	if (ep->fep && ep->state == XD_EP_CONNECTED)
+		xd_ep_fabric(ep)->ops->ep_disconnect(ep->fep);
+}
+
 void xd_session_disconnect(struct xd_session *s, uint64_t serial, uint32_t endpoint)
 {
 	struct xd_call *call = xd_call_new(s, serial);
@@ -556,8 +563,7 @@ void xd_session_disconnect(struct xd_session *s, uint64_t serial, uint32_t endpo
 
 	if (!ep)
 		return;
-	if (ep->fep && ep->state == XD_EP_CONNECTED)
-		xd_ep_fabric(ep)->ops->ep_disconnect(ep->fep);
+	hang_up(ep);
 	xd_endpoint_end(ep, 0, NULL);
 	xd_call_reply(call, 0, NULL);
 }
@@ -569,8 +575,7 @@ void xd_session_endpoint_free(struct xd_session *s, uint64_t serial, uint32_t en
 
 	if (!ep)
 		return;
-	if (ep->fep && ep->state == XD_EP_CONNECTED)
-		xd_ep_fabric(ep)->ops->ep_disconnect(ep->fep);
+	hang_up(ep);
 	xd_endpoint_free_soon(ep, call);
 }
 

@@ -35,11 +35,6 @@ enum xd_endpoint_state {
 struct xd_request;
 struct xd_window;
 
-/* A work request on the send queue, at index sequence % depth. */
-struct xd_sqe {
-	struct xd_transfer *transfer; /* NULL: it has ended otherwise */
-};
-
 struct xd_endpoint {
 	uint32_t magic;
 	struct xd_session *session;
@@ -63,7 +58,8 @@ struct xd_endpoint {
 
 	/* send queue: transfers that wait in order, then the work requests at the device */
 	struct xc_list waiting;
-	struct xd_sqe *sq;
+	/* whose each work request is, at index sequence % depth; NULL: it has ended otherwise */
+	struct xd_transfer **sq;
 	uint32_t sq_depth, sq_head, sq_tail; /* free-running */
 	bool sq_silent; /* the last one posted is not signalled */
 	struct xd_timer retry;

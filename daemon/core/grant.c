@@ -339,7 +339,7 @@ static void end_revoke(struct xd_grant *g)
 	revoke->grant = NULL;
 	/* Posted and not back yet: its work request then finds nobody. */
 	if (revoke->state == XD_T_POSTED && !revoke->retired)
-		g->endpoint->sq[revoke->sequence % g->endpoint->sq_depth].transfer = NULL;
+		g->endpoint->sq[revoke->sequence % g->endpoint->sq_depth] = NULL;
 	xd_transfer_end(revoke, 0, NULL);
 }
 

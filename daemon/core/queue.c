@@ -126,22 +126,37 @@ static void build_placed(const struct xd_transfer *t, struct ibv_send_wr *wr)
 	wr->wr.rdma.rkey = remote->key;
 }
 
-static void build_one(const struct xd_transfer *t, struct xd_cursor *cursor, struct ibv_send_wr *wr,
-		      struct ibv_sge *sge)
-{
+/* What the planner asks of a transfer, again and again the same. */
+struct planned {
 	struct xd_plan_limits limits;
 	struct xd_shape shape;
-	struct xd_piece piece;
-	bool more;
+};
 
-	xd_transfer_limits(t, &limits);
-	xd_transfer_shape(t, &shape);
-	more = xd_plan_next(&shape, &limits, cursor, &piece);
+static void plan_of(const struct xd_transfer *t, struct planned *ret)
+{
+	xd_transfer_limits(t, &ret->limits);
+	xd_transfer_shape(t, &ret->shape);
+}
+
+/* The next work request's local side. Returns how many SGEs; there is one more work request. */
+static int next_sges(const struct xd_endpoint *ep, const struct planned *p,
+		     struct xd_cursor *cursor, struct xd_piece *piece, struct ibv_sge *sge)
+{
+	bool more = xd_plan_next(&p->shape, &p->limits, cursor, piece);
+
 	xc_assert(more);
+	to_sges(ep, piece, sge);
+	return (int)piece->n_sge;
+}
+
+static void build_one(const struct xd_transfer *t, const struct planned *p,
+		      struct xd_cursor *cursor, struct ibv_send_wr *wr, struct ibv_sge *sge)
+{
+	struct xd_piece piece;
+
 	set_operation(t, wr);
-	to_sges(t->endpoint, &piece, sge);
+	wr->num_sge = next_sges(t->endpoint, p, cursor, &piece, sge);
 	wr->sg_list = sge;
-	wr->num_sge = (int)piece.n_sge;
 	wr->wr.rdma.remote_addr = piece.remote_address;
 	wr->wr.rdma.rkey = piece.rkey;
 }
@@ -152,7 +167,9 @@ static void build_chain(const struct xd_transfer *t, uint32_t room, struct chain
 {
 	uint32_t total = total_wrs(t);
 	struct xd_cursor cursor = t->cursor;
+	struct planned p;
 
+	plan_of(t, &p);
 	c->n = xc_min_u32(xc_min_u32(room, total - t->posted), CHAIN_MAX);
 	for (uint32_t i = 0; i < c->n; i++) {
 		uint32_t index = t->posted + i;
@@ -164,7 +181,7 @@ static void build_chain(const struct xd_transfer *t, uint32_t room, struct chain
 			.send_flags = i + 1 < c->n ? 0 : IBV_SEND_SIGNALED,
 		};
 		if (index < t->plan.wrs)
-			build_one(t, &cursor, wr, c->sge[i]);
+			build_one(t, &p, &cursor, wr, c->sge[i]);
 		else
 			build_placed(t, wr);
 		if (index + 1 == t->plan.wrs && (t->request.flags & XP_F_IMMEDIATE))
@@ -208,7 +225,7 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct c
 	if (ep->sq_head == ep->sq_tail)
 		ep->progress_ns = xd_now(ep->session->core);
 	for (uint32_t i = 0; i < n; i++)
-		ep->sq[ep->sq_tail++ % ep->sq_depth].transfer = t;
+		ep->sq[ep->sq_tail++ % ep->sq_depth] = t;
 	t->sequence = ep->sq_tail - 1;
 	t->posted += n;
 	t->cursor = c->after[n - 1];
@@ -337,18 +354,14 @@ void xd_endpoint_pump(struct xd_endpoint *ep)
 static void post_recv(struct xd_transfer *t)
 {
 	struct xd_endpoint *ep = t->endpoint;
-	struct xd_plan_limits limits;
-	struct xd_shape shape;
+	struct planned p;
 	struct xd_piece piece;
 	struct ibv_sge sge[XD_PLAN_SGE_MAX];
 	struct ibv_recv_wr wr = { .wr_id = RECV_BIT | ep->rq_tail, .sg_list = sge }, *bad;
 	int r;
 
-	xd_transfer_limits(t, &limits);
-	xd_transfer_shape(t, &shape);
-	(void)xd_plan_next(&shape, &limits, &t->cursor, &piece);
-	to_sges(ep, &piece, sge);
-	wr.num_sge = (int)piece.n_sge;
+	plan_of(t, &p);
+	wr.num_sge = next_sges(ep, &p, &t->cursor, &piece, sge);
 	r = xd_ep_fabric(ep)->ops->post_recv(ep->fep, &wr, &bad);
 	if (r < 0) {
 		xd_transfer_end(t, is_want(r) ? -EAGAIN : -XP_E_DEVICE, NULL);
@@ -446,9 +459,9 @@ static int send_completed(struct xd_endpoint *ep, const struct ibv_wc *wc)
 
 	if ((uint32_t)(sequence - ep->sq_head) >= ep->sq_tail - ep->sq_head)
 		return 0; /* not one of ours: ended from our table before */
-	status = wc_status(wc, ep->sq[sequence % ep->sq_depth].transfer);
+	status = wc_status(wc, ep->sq[sequence % ep->sq_depth]);
 	while (ep->sq_head != sequence + 1) {
-		struct xd_transfer *t = ep->sq[ep->sq_head % ep->sq_depth].transfer;
+		struct xd_transfer *t = ep->sq[ep->sq_head % ep->sq_depth];
 		bool last = ep->sq_head == sequence;
 
 		ep->sq_head++;
@@ -533,7 +546,7 @@ void xd_endpoint_flush(struct xd_endpoint *ep, int status)
 	struct xd_transfer *t;
 
 	while (ep->sq_head != ep->sq_tail && !XD_SABOTAGE("forget-a-flush")) {
-		t = ep->sq[ep->sq_head++ % ep->sq_depth].transfer;
+		t = ep->sq[ep->sq_head++ % ep->sq_depth];
 		/* A transfer of several work requests ends with its last; one that waits too, from
 		 * the list below. */
 		if (t && ++t->retired == t->posted && t->state == XD_T_POSTED)

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#define _GNU_SOURCE 1 /* strerrordesc_np(3) */
 #include "daemon/core/session.h"
 
 #include <errno.h>
@@ -38,15 +37,9 @@ static void log_session(const struct xd_session *s, enum xd_priority priority, c
 
 const char *xd_strstatus(int status)
 {
-	switch (-status) {
-#define XD_STATUS_TEXT(name, number, text)                                                         \
-	case number:                                                                               \
-		return text;
-		XP_ERRORS(XD_STATUS_TEXT)
-#undef XD_STATUS_TEXT
-	default:
-		return strerrordesc_np(-status) ? strerrordesc_np(-status) : "unknown status";
-	}
+	const char *phrase = xp_phrase(status);
+
+	return phrase ? phrase : "unknown status";
 }
 
 /* ------------------------------------------------------------------ making and ending */
@@ -259,7 +252,7 @@ void xd_session_advance(struct xd_session *s)
 	while ((b = xc_slots_next(&s->buffers, &at)))
 		if (b->state == XD_BUFFER_LIVE)
 			xd_buffer_release(b);
-	if (s->closed && !s->live_buffers && !s->refs)
+	if (s->closed && !s->live_buffers)
 		session_free(s);
 }
 

@@ -88,7 +88,6 @@ struct xd_session {
 	struct xc_list windows;	  /* free type-2 windows of pds[] */
 	uint32_t n_windows;
 	uint32_t unfinished; /* transfers not yet ended, RECVs and CANCELs left out */
-	uint32_t refs;	     /* jobs under way, windows being made or killed */
 	uint32_t calls;
 	uint32_t refused; /* completions of refused requests that wait to be read: they carry no
 			     charge */
@@ -98,8 +97,7 @@ struct xd_session {
 	char goodbye_text[XD_TEXT_MAX];
 };
 
-/* Queues a note and tells the engine; drops it (calling xd_note_drop) where the session has failed
- * or closed. */
+/* Queues a note and tells the engine; drops it where the session has failed or closed. */
 void xd_session_tell(struct xd_session *s, struct xd_outnode *node);
 
 /*

@@ -9,6 +9,7 @@
 #include "common/assert.h"
 #include "daemon/io/codec.h"
 #include "proto/ring.h"
+#include "proto/varint.h"
 
 /*
  * The messages are packed by protobuf-c; what is written here by hand are the heads of messages
@@ -35,24 +36,12 @@
 /* The columns and the cursor, which follow the rows. */
 #define TAIL_BYTES_MAX (CELLS_MAX * 128 + 16)
 
-static size_t put_varint(uint8_t *to, uint64_t value)
-{
-	size_t n = 0;
-
-	while (value >= 0x80) {
-		to[n++] = (uint8_t)(value | 0x80);
-		value >>= 7;
-	}
-	to[n++] = (uint8_t)value;
-	return n;
-}
-
 static size_t put_bytes(uint8_t *to, unsigned field, const void *bytes, size_t size)
 {
 	size_t n = 0;
 
 	to[n++] = KEY(field, BYTES);
-	n += put_varint(to + n, size);
+	n += xp_put_varint(to + n, size);
 	memcpy(to + n, bytes, size);
 	return n + size;
 }
@@ -66,10 +55,10 @@ static size_t put_head(uint8_t *buf, size_t end, uint64_t serial, unsigned body,
 
 	if (serial) {
 		head[n++] = KEY(1u, VARINT);
-		n += put_varint(head + n, serial);
+		n += xp_put_varint(head + n, serial);
 	}
 	head[n++] = KEY(body, BYTES);
-	n += put_varint(head + n, end - HEAD);
+	n += xp_put_varint(head + n, end - HEAD);
 	xc_assert(n <= HEAD && end <= XP_PACKET_BYTES_MAX);
 	*ret_packet = buf + HEAD - n;
 	memcpy(*ret_packet, head, n);
@@ -317,7 +306,7 @@ void xd_batch_add(struct xd_batch *b, struct xd_out *out)
 	size = xp__completion__get_packed_size(&m);
 	xc_assert(xd_batch_room(b) && size + 4 <= COMPLETION_BYTES_MAX);
 	b->buf[b->end++] = KEY(1u, BYTES);
-	b->end += put_varint(b->buf + b->end, size);
+	b->end += xp_put_varint(b->buf + b->end, size);
 	b->end += xp__completion__pack(&m, b->buf + b->end);
 	b->count++;
 }
@@ -391,7 +380,7 @@ size_t xd_query_writer_finish(struct xd_query_writer *w, uint64_t serial, uint64
 		put_column(w, &columns[i]);
 	if (cursor) {
 		w->buf[w->end++] = KEY(5u, VARINT);
-		w->end += put_varint(w->buf + w->end, cursor);
+		w->end += xp_put_varint(w->buf + w->end, cursor);
 	}
 	return put_head(w->buf, w->end, serial, 9, ret_packet);
 }

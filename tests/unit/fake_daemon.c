@@ -485,3 +485,11 @@ struct xfer_ep *fake_ep(struct fake *f, struct xfer_client *c, bool connected)
 	need(xfer_poll(c, &e, 1, 0) == 1 && e.type == XFER_EVENT_CONNECTED);
 	return ep;
 }
+
+const char *sentence(void)
+{
+	const char *text;
+
+	xfer_last_error(&text);
+	return text;
+}

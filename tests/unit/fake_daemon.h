@@ -99,4 +99,19 @@ uint8_t *fake_memory(struct fake *f, const struct xp_segment *local);
 /* An endpoint that is ready, or connected. */
 struct xfer_ep *fake_ep(struct fake *f, struct xfer_client *c, bool connected);
 
+/* The library's sentence about the last failure of this thread, and what must be in it. */
+const char *sentence(void);
+
+#define assert_sentence(part)                                                                      \
+	do {                                                                                       \
+		if (!strstr(sentence(), part))                                                     \
+			fail_msg("\"%s\" is not in \"%s\"", part, sentence());                     \
+	} while (0)
+
+#define refused(call, status, part)                                                                \
+	do {                                                                                       \
+		assert_int_equal(call, status);                                                    \
+		assert_sentence(part);                                                             \
+	} while (0)
+
 #endif

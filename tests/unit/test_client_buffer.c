@@ -22,20 +22,6 @@
 static struct fake fake;
 static struct xfer_client *c;
 
-static const char *sentence(void)
-{
-	const char *text;
-
-	xfer_last_error(&text);
-	return text;
-}
-
-#define assert_sentence(part)                                                                      \
-	do {                                                                                       \
-		if (!strstr(sentence(), part))                                                     \
-			fail_msg("\"%s\" is not in \"%s\"", part, sentence());                     \
-	} while (0)
-
 static int setup(void **state)
 {
 	(void)state;

@@ -20,21 +20,6 @@ static uint8_t *data;
 #define BUF_BYTES 65536
 #define CARRY_BYTES (4u << 20)
 
-static const char *sentence(void)
-{
-	const char *text;
-
-	xfer_last_error(&text);
-	return text;
-}
-
-#define refused(call, status, part)                                                                \
-	do {                                                                                       \
-		assert_int_equal(call, status);                                                    \
-		if (!strstr(sentence(), part))                                                     \
-			fail_msg("\"%s\" is not in \"%s\"", part, sentence());                     \
-	} while (0)
-
 static int setup(void **state)
 {
 	struct xfer_client_options o = { .size = sizeof(o), .carry_bytes = CARRY_BYTES };
