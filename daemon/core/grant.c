@@ -183,7 +183,7 @@ int xd_grant_admit(struct xd_transfer *t, char *why)
 			 "a grant is of 1 to 4294967295 bytes, either for READ or for WRITE");
 		return -EINVAL;
 	}
-	if (!xd_ep_caps(t->endpoint)->windows) {
+	if (xd_ep_caps(t->endpoint)->keys != FABRIC_KEYS_WINDOW) {
 		snprintf(why, XD_TEXT_MAX, "fabric %s has no memory windows",
 			 xd_ep_caps(t->endpoint)->name);
 		return -XP_E_UNSUPPORTED;

@@ -81,13 +81,14 @@ static const struct xd_column device_columns[] = {
 	{ "name", "", false },	       { "kind", "", false },
 	{ "max_sge", "1", true },      { "max_sge_rd", "1", true },
 	{ "max_recv_sge", "1", true }, { "max_message", "bytes", true },
-	{ "windows", "", false },      { "invalidate", "", false },
+	{ "keys", "", false },	       { "invalidate", "", false },
 	{ "immediate", "", false },
 };
 
 static void write_devices(struct xd_session *viewer, uint64_t *cursor, struct xd_table_sink *sink)
 {
 	static const char *const kinds[] = { "iwarp (software)", "iwarp", "roce", "infiniband" };
+	static const char *const keys[] = { "window", "mr", "slab" };
 	const struct xd_core *core = viewer->core;
 
 	for (uint64_t i = *cursor; i < core->n_fabrics; i++) {
@@ -103,7 +104,7 @@ static void write_devices(struct xd_session *viewer, uint64_t *cursor, struct xd
 		number(sink, c->max_sge_rd);
 		number(sink, c->max_recv_sge);
 		number(sink, c->max_message_bytes);
-		text(sink, c->windows ? "yes" : "no");
+		text(sink, keys[c->keys]);
 		text(sink, c->remote_invalidate ? "yes" : "no");
 		text(sink, c->immediate ? "yes" : "no");
 	}

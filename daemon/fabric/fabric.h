@@ -15,11 +15,14 @@
  *   -EINPROGRESS (`fn` will be called later, from progress() or from a job's `done`), or another
  *   negative errno (failed, `fn` will not be called). Results are valid only after success. The
  *   caller keeps the fabric_done and all ret_… places alive until then.
- * - Addresses in SGEs, bind_info and work requests are in an MR's own address space (its iova),
- *   never the daemon's.
+ * - Addresses in SGEs, bind_info and work requests are in an MR's own address space, whose first
+ *   byte lies at ibv_mr.addr as mr_reg gave it back: the iova that was asked for, where the device
+ *   honours one.
  * - Teardown of an endpoint, in this order: ep_error (stop, flush), ep_destroy, then its windows,
- *   then MRs, then regions. After ep_destroy is done no completion or event of the endpoint comes,
- *   and nothing touches memory for it.
+ *   then MRs, then its protection domain, then regions. After ep_destroy is done no completion or
+ *   event of the endpoint comes, and nothing touches memory for it.
+ * - ep_error and ep_disconnect may be called while ep_connect or ep_accept goes on, and while
+ *   either of the two is itself on its way: the fabric puts them in order.
  */
 
 #include <infiniband/verbs.h>
@@ -42,10 +45,41 @@ struct fabric_region;   /* client memory mapped by the daemon */
 
 enum fabric_kind { FABRIC_IWARP_SOFT, FABRIC_IWARP, FABRIC_ROCE, FABRIC_IB };
 
+/*
+ * What can be exposed to a peer, and as what: decided by what the device was seen to enforce (a
+ * device is tested, not trusted). Each is safe where the one before is not.
+ */
+enum fabric_keys {
+	/* A type-2 window per grant, bound to the QP: bounds, rights and QP hold. */
+	FABRIC_KEYS_WINDOW,
+	/*
+	 * An MR of exactly the granted bytes per grant: bounds, rights and protection domains hold,
+	 * and so does deregistration. An MR says nothing of QPs, so an endpoint has a protection
+	 * domain of its own: in a shared one peer B could use peer A's key.
+	 */
+	FABRIC_KEYS_MR,
+	/*
+	 * Rights or deregistration do not hold: no client memory is ever registered. Data goes
+	 * through slabs of one endpoint and one direction; a grant is a copy.
+	 */
+	FABRIC_KEYS_SLAB,
+};
+
+/* One line of the self-test of a device: for tables. Strings live as long as the instance. */
+struct fabric_fact {
+	const char *question;    /* "window_bounds" */
+	const char *asked;       /* "READ past the bounds of a type-2 window" */
+	const char *claimed;     /* what the device's attributes, or the specification, say */
+	const char *seen;
+	const char *consequence; /* "" = none */
+};
+
 /* What an instance can do and does enforce, as measured. Constant after open. */
 struct fabric_caps {
 	char name[FABRIC_NAME_MAX]; /* "iwarp", or the device's */
+	char driver[FABRIC_NAME_MAX]; /* the kernel's, "" = none */
 	enum fabric_kind kind;
+	enum fabric_keys keys;
 	uint32_t max_sge;      /* of a SEND or WRITE */
 	uint32_t max_sge_rd;   /* of a READ */
 	uint32_t max_recv_sge;
@@ -53,13 +87,29 @@ struct fabric_caps {
 	uint32_t max_recv_wr;
 	uint64_t max_message_bytes; /* of one work request */
 	uint16_t private_connect_bytes, private_accept_bytes, private_reject_bytes;
-	bool windows; /* type-2 windows, bound to the QP, hold their bounds and rights */
+	/* mr_reg pins memory, and is charged and put off until it is needed; else it is free */
+	bool pins;
 	bool remote_invalidate; /* SEND_WITH_INV kills a window, and the receiver is told which */
-	bool immediate;              /* WITH_IMM completes */
+	bool immediate;         /* WITH_IMM completes */
 	/* the local side of a READ must be remotely writable (iWARP) */
 	bool read_sink_remote_write;
-	bool grant_snapshot;         /* grants show a copy of the memory */
+	/* a SEND that finds no RECV waits, then fails; else the connection ends, and it may succeed */
+	bool receiver_not_ready;
+	/* a WRITE or SEND that succeeds has been placed; else a refusal may come later, as an end */
+	bool acknowledged;
+	/* every work request must be signalled */
+	bool signal_all;
+	/* peers hear private data padded with zeros to some length */
+	bool private_data_padded;
+	const struct fabric_fact *facts;
+	size_t n_facts;
 };
+
+/* Grants show a copy of the memory. */
+static inline bool fabric_snapshots(const struct fabric_caps *caps)
+{
+	return caps->keys == FABRIC_KEYS_SLAB;
+}
 
 struct fabric_done {
 	void (*fn)(struct fabric_done *done, int status);
@@ -135,14 +185,14 @@ struct fabric_ops {
 	int (*poll)(struct fabric *f, int n, struct ibv_wc *wc);
 
 	/*
-	 * Can this instance carry a connection to dst / listen at local? 0, or -ENETUNREACH,
-	 * -EADDRNOTAVAIL, …; ret_why (size bytes) gets a sentence either way.
+	 * Can this instance carry a connection to dst? 0, or -ENETUNREACH, -EADDRNOTAVAIL, …;
+	 * ret_why (size bytes) gets a sentence either way. Does not block.
 	 */
 	int (*route)(struct fabric *f, const struct xc_addr *dst, char *ret_why, size_t size);
 
 	/*
-	 * ---- memory. map and unmap block: they are called on a helper thread, and touch no
-	 * instance.
+	 * ---- memory. region_map, slab_map and region_unmap block: they are called on a helper
+	 * thread, and touch no instance.
 	 */
 
 	/*
@@ -153,6 +203,11 @@ struct fabric_ops {
 	 */
 	int (*region_map)(int fd, uint64_t size_bytes, void *ctx, struct fabric_region **ret,
 			  char *ret_why, size_t size);
+	/*
+	 * Memory of the daemon's own, zeroed, to register as a region and to reach at *ret_memory
+	 * (page-aligned). No copy of it faults. 0 or -ENOMEM.
+	 */
+	int (*slab_map)(uint64_t size_bytes, struct fabric_region **ret, void **ret_memory);
 	void (*region_unmap)(struct fabric_region *region);
 	/*
 	 * Copies between client memory and the daemon's own (`to_region` says which way), at most
@@ -162,14 +217,17 @@ struct fabric_ops {
 	int (*copy)(struct fabric_region *region, uint64_t offset, void *memory, size_t size,
 		    bool to_region);
 
-	/* owner: fairness class, the uid that pays. */
+	/* owner: fairness class, the uid that pays. Does not block for longer than a command to the
+	 * device takes. */
 	int (*pd_alloc)(struct fabric *f, uint32_t owner, struct fabric_pd **ret);
 	void (*pd_free)(struct fabric_pd *pd); /* empty */
 
 	/*
-	 * Registers [offset, offset + length) of a region to be addressed from iova on (its offset
-	 * within a page must be the region's). access: IBV_ACCESS_LOCAL_WRITE, REMOTE_READ,
-	 * REMOTE_WRITE, MW_BIND. ret_mr: lkey, rkey, addr = iova, length.
+	 * Registers [offset, offset + length) of a region, to be addressed from iova on if the
+	 * device can (its offset within a page must be the region's). access:
+	 * IBV_ACCESS_LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE, MW_BIND. ret_mr: lkey, rkey, length,
+	 * addr (see the rules above; where the device honours no iova it is an address of the
+	 * daemon's). -ENOMEM: the limit on pinned memory, or the device's on MRs.
 	 */
 	int (*mr_reg)(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,
 		      uint64_t length, uint64_t iova, int access, struct fabric_done *done,
@@ -178,7 +236,7 @@ struct fabric_ops {
 	int (*mr_dereg)(struct ibv_mr *mr, struct fabric_done *done);
 
 	/*
-	 * Type-2 windows (caps.windows). Bound with IBV_WR_BIND_MW and killed with IBV_WR_LOCAL_INV
+	 * Type-2 windows (FABRIC_KEYS_WINDOW). Bound with IBV_WR_BIND_MW and killed with IBV_WR_LOCAL_INV
 	 * through post_send; a bind takes the key ibv_inc_rkey(mw->rkey) and the caller stores it
 	 * in mw->rkey when it completes. mw_dealloc kills a bound window at once; a LOCAL_INV of it
 	 * that is on the queue by then should succeed (one that fails ends the connection).
@@ -193,7 +251,10 @@ struct fabric_ops {
 	/* 0, then `established` tells; or -errno: never started. */
 	int (*ep_connect)(struct fabric_ep *ep, const struct xc_addr *dst, const void *private_data,
 			  size_t bytes);
-	/* Consumes conn. 0, then `established` tells. */
+	/*
+	 * Consumes conn where it returns 0; then `established` tells. Where it fails conn stays the
+	 * user's, to be rejected.
+	 */
 	int (*ep_accept)(struct fabric_ep *ep, struct fabric_conn *conn, const void *private_data,
 			 size_t bytes);
 	void (*conn_reject)(struct fabric_conn *conn, const void *private_data, size_t bytes);
@@ -215,8 +276,9 @@ struct fabric_ops {
 	int (*post_recv)(struct fabric_ep *ep, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
 	/*
-	 * backlog is the user's matter. `at`: port 0 chooses; ret_at: where. -EADDRINUSE,
-	 * -EADDRNOTAVAIL.
+	 * backlog is the user's matter. `at`: port 0 chooses; ret_at: where. The any-address stands
+	 * for all addresses that the instance has now. -EADDRINUSE, -EADDRNOTAVAIL: the address
+	 * is none of this instance's.
 	 */
 	int (*listen)(struct fabric *f, const struct xc_addr *at, uint32_t owner, void *ctx,
 		      struct fabric_done *done, struct fabric_listener **ret,

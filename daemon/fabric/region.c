@@ -278,6 +278,24 @@ int fabric_region_map(int fd, uint64_t size_bytes, void *ctx, struct fabric_regi
 	return 0;
 }
 
+int fabric_slab_map(uint64_t size_bytes, struct fabric_region **ret, void **ret_memory)
+{
+	struct fabric_region *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	*r = (struct fabric_region){ .magic = REGION_MAGIC, .bytes = size_bytes };
+	r->base = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (r->base == MAP_FAILED) {
+		free(r);
+		return -ENOMEM;
+	}
+	*ret = r;
+	*ret_memory = r->base;
+	return 0;
+}
+
 void fabric_region_unmap(struct fabric_region *r)
 {
 	XC_CHECK(r, REGION_MAGIC);

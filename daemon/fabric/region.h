@@ -21,6 +21,8 @@ struct fabric_region;
 
 int fabric_region_map(int fd, uint64_t size_bytes, void *ctx, struct fabric_region **ret,
 		      char *ret_why, size_t size);
+/* Memory of the daemon's own, as struct fabric_ops says of slab_map. Any thread. */
+int fabric_slab_map(uint64_t size_bytes, struct fabric_region **ret, void **ret_memory);
 void fabric_region_unmap(struct fabric_region *region);
 int fabric_region_copy(struct fabric_region *region, uint64_t offset, void *memory, size_t size,
 		       bool to_region);

@@ -128,7 +128,7 @@ static void caps_into(const struct fabric_caps *caps, Xp__EndpointReady *body)
 	body->private_accept_bytes = caps->private_accept_bytes;
 	body->private_reject_bytes = caps->private_reject_bytes;
 	body->capabilities = (caps->remote_invalidate ? 1u : 0u) | (caps->immediate ? 2u : 0u) |
-			     (caps->grant_snapshot ? 4u : 0u);
+			     (fabric_snapshots(caps) ? 4u : 0u);
 }
 
 static size_t encode_ready(struct xd_out *out, uint8_t *buf)

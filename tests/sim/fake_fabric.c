@@ -312,6 +312,7 @@ const struct fabric_ops fake_fabric_ops = {
 	.poll = fake_poll,
 	.route = fake_route,
 	.region_map = fake_region_map,
+	.slab_map = fake_slab_map,
 	.region_unmap = fake_region_unmap,
 	.copy = fake_copy,
 	.pd_alloc = fake_pd_alloc,

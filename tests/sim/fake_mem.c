@@ -89,8 +89,12 @@ void fake_memory_done(void)
 {
 	struct xc_list *l;
 
-	while ((l = xc_list_pop(&mem.dead)))
-		free(xc_container_of(l, struct fabric_region, link));
+	while ((l = xc_list_pop(&mem.dead))) {
+		struct fabric_region *r = xc_container_of(l, struct fabric_region, link);
+
+		free(r->slab);
+		free(r);
+	}
 	for (uint32_t i = 0; i < mem.n; i++)
 		free(mem.all[i].base);
 	free(mem.all);
@@ -126,6 +130,21 @@ int fake_region_map(int fd, uint64_t size_bytes, void *ctx, struct fabric_region
 	m->mapped_once = true;
 	mem.regions++;
 	*ret = r;
+	return 0;
+}
+
+int fake_slab_map(uint64_t size_bytes, struct fabric_region **ret, void **ret_memory)
+{
+	struct fabric_region *r;
+
+	if (sim_dice(&mem.rng, mem.map_fail))
+		return -ENOMEM;
+	r = calloc(1, sizeof(*r));
+	*r = (struct fabric_region){ .magic = FAKE_REGION, .fd = -1, .size = size_bytes };
+	r->base = r->slab = calloc(1, size_bytes);
+	mem.regions++;
+	*ret = r;
+	*ret_memory = r->base;
 	return 0;
 }
 
@@ -343,7 +362,7 @@ int fake_mw_alloc(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw 
 
 	fake_object_use(&pd->o, FAKE_PD, "mw_alloc");
 	f = pd->o.f;
-	sim_check(f->options.caps.windows, "fabric.h", "mw_alloc where there are no windows");
+	sim_check(f->options.caps.keys == FABRIC_KEYS_WINDOW, "fabric.h", "mw_alloc where there are no windows");
 	if (fake_lost(f))
 		return -ENODEV;
 	mw = calloc(1, sizeof(*mw));

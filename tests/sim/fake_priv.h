@@ -76,6 +76,7 @@ struct fabric_region {
 	int fd;
 	uint8_t *base;
 	uint64_t size;
+	uint8_t *slab; /* owned, where it is the daemon's own memory */
 	void *ctx;
 	uint32_t mrs;
 	uint32_t fault_after; /* accesses until its memory vanishes; 0 = never */
@@ -196,6 +197,7 @@ bool fake_lost(const struct fabric *f);
 /* fake_mem.c */
 int fake_region_map(int fd, uint64_t size_bytes, void *ctx, struct fabric_region **ret,
 		    char *ret_why, size_t size);
+int fake_slab_map(uint64_t size_bytes, struct fabric_region **ret, void **ret_memory);
 void fake_region_unmap(struct fabric_region *region);
 int fake_copy(struct fabric_region *region, uint64_t offset, void *memory, size_t size,
 	      bool to_region);

@@ -69,10 +69,10 @@ static void make_caps(struct world *w, uint32_t i)
 		.private_connect_bytes = (uint16_t)(56 + w_below(w, 100)),
 		.private_accept_bytes = (uint16_t)(56 + w_below(w, 200)),
 		.private_reject_bytes = (uint16_t)(8 + w_below(w, 140)),
-		.windows = !w_dice(w, 50),
+		.keys = w_dice(w, 50) ? FABRIC_KEYS_MR : FABRIC_KEYS_WINDOW,
 		.immediate = w_dice(w, 700),
 	};
-	c->remote_invalidate = c->windows && w_dice(w, 800);
+	c->remote_invalidate = c->keys == FABRIC_KEYS_WINDOW && w_dice(w, 800);
 	snprintf(c->name, sizeof(c->name), "fake%u", i);
 }
 

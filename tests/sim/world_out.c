@@ -62,7 +62,7 @@ static bool wants_too_much(const struct w_request *q)
 
 	return (q->r.flags & XP_F_IMMEDIATE && !c->immediate) ||
 	       (q->r.flags & XP_F_INVALIDATE && !c->remote_invalidate) ||
-	       (q->r.opcode == XP_OP_GRANT && !c->windows);
+	       (q->r.opcode == XP_OP_GRANT && c->keys != FABRIC_KEYS_WINDOW);
 }
 
 static bool aims_at_the_dead(struct world *w, const struct w_request *q)

@@ -37,7 +37,7 @@ void rig_defaults(void)
 		.name = "fake", .kind = FABRIC_IWARP_SOFT, .max_sge = 4, .max_sge_rd = 2,
 		.max_recv_sge = 4, .max_send_wr = 16, .max_recv_wr = 16,
 		.max_message_bytes = 1 << 20, .private_connect_bytes = 64,
-		.private_accept_bytes = 64, .private_reject_bytes = 64, .windows = true,
+		.private_accept_bytes = 64, .private_reject_bytes = 64, .keys = FABRIC_KEYS_WINDOW,
 		.remote_invalidate = true, .immediate = true,
 	};
 	rig_dice = (struct fake_dice){ .rnr_turns = 1000, .quantum = 1 << 20 };

@@ -703,7 +703,7 @@ static void test_encode(void **state)
 	const struct fabric_caps caps = {
 		.name = "iwarp", .max_sge = 16, .max_recv_sge = 8, .max_message_bytes = 1u << 31,
 		.private_connect_bytes = 56, .private_accept_bytes = 196,
-		.private_reject_bytes = 148, .remote_invalidate = true, .grant_snapshot = true,
+		.private_reject_bytes = 148, .remote_invalidate = true, .keys = FABRIC_KEYS_SLAB,
 	};
 	struct xd_out out = { .kind = XD_OUT_HELLO, .serial = 3, .requests_max = 100,
 			      .bytes_max = UINT64_MAX };

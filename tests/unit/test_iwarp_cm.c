@@ -51,8 +51,9 @@ static void says_what_it_is(void **state)
 	assert_int_equal(caps->max_sge, 32);
 	assert_int_equal(caps->max_sge_rd, 32);
 	assert_int_equal(caps->private_connect_bytes, DATA_MAX);
-	assert_true(caps->windows && caps->remote_invalidate);
-	assert_false(caps->immediate || caps->read_sink_remote_write || caps->grant_snapshot);
+	assert_int_equal(caps->keys, FABRIC_KEYS_WINDOW);
+	assert_true(caps->remote_invalidate && caps->acknowledged && caps->receiver_not_ready);
+	assert_false(caps->immediate || caps->read_sink_remote_write || caps->pins);
 	assert_int_equal(ops->fd(rig.f), -1);
 }
 

@@ -17,8 +17,10 @@ static const struct fabric_caps iwarp_caps = {
 	.private_connect_bytes = IWARP_PRIVATE_DATA_BYTES,
 	.private_accept_bytes = IWARP_PRIVATE_DATA_BYTES,
 	.private_reject_bytes = IWARP_PRIVATE_DATA_BYTES,
-	.windows = true,
+	.keys = FABRIC_KEYS_WINDOW,
 	.remote_invalidate = true,
+	.receiver_not_ready = true,
+	.acknowledged = true,
 };
 
 int iwarp_fabric_open(const struct iwarp_options *options, const struct xd_engine_ref *engine,
@@ -108,6 +110,7 @@ const struct fabric_ops iwarp_fabric_ops = {
 	.poll = iwarp_poll,
 	.route = iwarp_route,
 	.region_map = fabric_region_map,
+	.slab_map = fabric_slab_map,
 	.region_unmap = fabric_region_unmap,
 	.copy = fabric_region_copy,
 	.pd_alloc = iwarp_pd_alloc,
