@@ -13,11 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include <xferclient.h>
 
 #define PIECE_BYTES 65536
 /* Enough to be there whenever something happens, and to leave a small machine to the tests. */
-#define PAUSE_NS 1000000
+#define PAUSE_US 1000
 #define TIMEOUT_MS 30000
 
 static volatile sig_atomic_t lap, stop;
@@ -94,10 +95,12 @@ static void join(struct xfer_client *owner, struct xfer_client *reader,
 {
 	struct xfer_listener *listener;
 	struct xfer_event event;
-	char url[160];
+	const char *host = getenv("XFER_TEST_ADDRESS");
+	char url[160], address[80];
 
-	if (xfer_listen(owner, "127.0.0.1:0", NULL, &listener))
-		die("cannot listen");
+	snprintf(address, sizeof(address), "%s:0", host ? host : "127.0.0.1");
+	if (xfer_listen(owner, address, NULL, &listener))
+		die("cannot listen at %s", address);
 	snprintf(url, sizeof(url), "xfer://%s", xfer_listener_address(listener));
 	if (xfer_ep_new(reader, url, NULL, ret_reader_ep) ||
 	    xfer_ep_wait(*ret_reader_ep, XFER_EP_READY, TIMEOUT_MS) ||
@@ -113,14 +116,32 @@ static void join(struct xfer_client *owner, struct xfer_client *reader,
 	xfer_listener_free(listener);
 }
 
-static struct xfer_token grant(struct xfer_client *owner, struct xfer_ep *ep, const void *memory)
+/* The completion of a GRANT: its token, and its number. */
+static struct xfer_event grant(struct xfer_client *owner, struct xfer_ep *ep, const void *memory)
 {
 	struct xfer_event event;
 
 	if (xfer_grant(ep, memory, PIECE_BYTES, XFER_GRANT_READ, 0, 1, 0, NULL))
 		die("cannot grant");
 	wait_event(owner, XFER_EVENT_COMPLETION, &event);
-	return event.token;
+	return event;
+}
+
+/* What shows memory as it was when it was granted is granted anew. */
+static void refresh(struct xfer_client *owner, struct xfer_ep *ep, const void *memory,
+		    struct xfer_event *granted)
+{
+	struct xfer_ep_info info = { .size = sizeof(info) };
+	struct xfer_event event;
+
+	if (xfer_ep_info(ep, &info))
+		die("no info");
+	if (!info.grant_snapshot)
+		return;
+	if (xfer_revoke(ep, granted->grant, 3, 0, NULL))
+		die("cannot revoke");
+	wait_event(owner, XFER_EVENT_COMPLETION, &event);
+	*granted = grant(owner, ep, memory);
 }
 
 static void fill(uint64_t *words, uint64_t seed)
@@ -154,22 +175,24 @@ static void transfer(struct xfer_client *reader, struct xfer_ep *ep, void *memor
 static void run(struct xfer_client *owner, struct xfer_client *reader, struct xfer_ep *owner_ep,
 		struct xfer_ep *reader_ep)
 {
-	static const struct timespec pause = { .tv_nsec = PAUSE_NS };
+	const char *slow = getenv("XFER_TEST_SLOW");
+	const unsigned int pause_us = PAUSE_US * (slow ? (unsigned int)atoi(slow) : 1);
 	uint64_t worst_ns = 0, transfers = 0, seed = 0;
 	struct xfer_buf *source, *sink;
-	struct xfer_token token;
+	struct xfer_event granted;
 
 	if (xfer_buf_new(owner, PIECE_BYTES, 0, &source) ||
 	    xfer_buf_new(reader, PIECE_BYTES, 0, &sink))
 		die("no buffer");
-	token = grant(owner, owner_ep, xfer_buf_data(source));
+	granted = grant(owner, owner_ep, xfer_buf_data(source));
 	printf("ready\n");
 	while (!stop) {
 		uint64_t begin_ns, took_ns;
 
 		fill(xfer_buf_data(source), seed++);
+		refresh(owner, owner_ep, xfer_buf_data(source), &granted);
 		begin_ns = now_ns();
-		transfer(reader, reader_ep, xfer_buf_data(sink), &token);
+		transfer(reader, reader_ep, xfer_buf_data(sink), &granted.token);
 		took_ns = now_ns() - begin_ns;
 		if (took_ns > worst_ns)
 			worst_ns = took_ns;
@@ -178,7 +201,7 @@ static void run(struct xfer_client *owner, struct xfer_client *reader, struct xf
 			die("the bytes of transfer %llu are wrong", (unsigned long long)seed);
 		if (lap)
 			report(&worst_ns, &transfers);
-		nanosleep(&pause, NULL);
+		usleep(pause_us);
 	}
 	report(&worst_ns, &transfers);
 }

@@ -3,6 +3,7 @@
 import time
 
 import raw
+from raw import SLOW
 
 
 class Skip(Exception):
@@ -31,11 +32,11 @@ def status_is(answer, *statuses):
 
 
 def until(condition, what, timeout=10, pause=0.005):
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout * SLOW
     while True:
         result = condition()
         if result:
             return result
         if time.monotonic() > deadline:
-            raise AssertionError('not in %g s: %s' % (timeout, what))
+            raise AssertionError('not in %g s: %s' % (timeout * SLOW, what))
         time.sleep(pause)

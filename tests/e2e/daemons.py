@@ -66,7 +66,8 @@ class Build:
         return target
 
     def environment(self, **more):
-        keep = ('PATH', 'LANG', 'TERM', 'ASAN_OPTIONS', 'UBSAN_OPTIONS', 'TSAN_OPTIONS')
+        keep = ('PATH', 'LANG', 'TERM', 'ASAN_OPTIONS', 'UBSAN_OPTIONS', 'TSAN_OPTIONS', 'XFER_TEST_ADDRESS',
+                'XFER_TEST_SLOW')
         env = {name: os.environ[name] for name in keep if name in os.environ}
         env.update(LD_LIBRARY_PATH=self.lib, LC_ALL='C.UTF-8', HOME='/')
         env.update(more)
@@ -90,6 +91,14 @@ def become(uid, gid=GID, nofile=None):
 REPORT = re.compile(r'AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:|Assertion|assertion')
 
 
+def with_address(config):
+    """The configuration, and that tests may use their address, unless who may is what the test is about."""
+    if raw.LOOPBACK or 'allow' in config:
+        return config
+    return config + '\nallow { listen = {127.0.0.0/8, "::1", "%s"} connect = {127.0.0.0/8, "::1", "%s"} }\n' % (
+        raw.ADDRESS, raw.ADDRESS)
+
+
 class Daemon:
     def __init__(self, build, top, config=None, nofile=None, preload=None, env=None):
         self.build = build
@@ -107,7 +116,7 @@ class Daemon:
 
     def write_config(self, config):
         with open(self.config_path, 'w', encoding='utf-8') as f:
-            f.write(config)
+            f.write(with_address(config))
         os.chmod(self.config_path, 0o644)
 
     def command(self):
@@ -188,7 +197,7 @@ class Daemon:
         if self.process.poll() is None:
             self.process.send_signal(signum)
         try:
-            return self.process.wait(timeout)
+            return self.process.wait(timeout * raw.SLOW)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -226,7 +235,7 @@ class Bystander:
 
     def line(self, timeout):
         """The next line, or None at its end."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * raw.SLOW
         fd = self.process.stdout.fileno()
         os.set_blocking(fd, False)
         while b'\n' not in self.output:

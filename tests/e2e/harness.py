@@ -73,7 +73,7 @@ class Child:
             try:
                 signal.alarm(0)
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                signal.alarm(60)  # never outlives its parent for long
+                signal.alarm(60 * raw.SLOW)  # never outlives its parent for long
                 self.sock.close()
                 for session in list(raw.SESSIONS):
                     session.sock.close()
@@ -89,7 +89,7 @@ class Child:
         self.status = None
 
     def hear(self, timeout=20):
-        self.sock.settimeout(timeout)
+        self.sock.settimeout(timeout * raw.SLOW)
         return self.sock.recv(8192)
 
     def expect(self, word, timeout=20):
@@ -193,12 +193,12 @@ class Context:
         """Runs a program to its end: (status, output, errors)."""
         process = self.spawn(command, user, **options)
         try:
-            output, errors = process.communicate(timeout=timeout)
+            output, errors = process.communicate(timeout=timeout * raw.SLOW)
         except subprocess.TimeoutExpired:
             process.kill()
             output, errors = process.communicate()
             raise AssertionError('%s did not end in %d s: %s %s' %
-                                 (command[0], timeout, output[-500:], errors[-500:])) from None
+                                 (command[0], timeout * raw.SLOW, output[-500:], errors[-500:])) from None
         return (process.returncode, output.decode('utf-8', 'replace'),
                 errors.decode('utf-8', 'replace'))
 
@@ -237,7 +237,7 @@ class Runner:
     def settle(daemon, base):
         """Waits until the daemon holds what it held, or (no base) until that stands still."""
         seen = None
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 15 * raw.SLOW
         while True:
             now = daemon.gauges()
             if base is None:
@@ -330,7 +330,7 @@ class Runner:
         context = Context(self, test.options)
         begin = time.monotonic()
         signal.signal(signal.SIGALRM, self.alarm)
-        signal.alarm(test.options['timeout'] * (4 if self.build.sanitized else 1))
+        signal.alarm(test.options['timeout'] * (4 if self.build.sanitized else 1) * raw.SLOW)
         try:
             self.needs(test)
             if test.options['daemon']:

@@ -22,6 +22,14 @@ import client_pb2 as pb
 
 PACKET_MAX = 65536
 
+# Where tests listen and connect, and the kind of fabric that must carry what goes there: "iwarp", or the
+# name of a device without its number.
+ADDRESS = os.environ.get('XFER_TEST_ADDRESS', '127.0.0.1')
+FABRIC = os.environ.get('XFER_TEST_FABRIC', 'iwarp')
+LOOPBACK = ADDRESS.startswith('127.')
+# All time-outs are multiplied by this: an emulated machine is slow.
+SLOW = int(os.environ.get('XFER_TEST_SLOW', '1'))
+
 # proto/errors.h
 ERRORS = {
     'PROTOCOL': 5000, 'VERSION': 5001, 'DAEMON_GONE': 5002, 'BUFFER_SEALED': 5003,
@@ -116,7 +124,7 @@ def open_socket(path, uid=None, gid=None):
 class Session:
     def __init__(self, path, uid=None, gid=None, hello=True, name='e2e', timeout=20, minor=0,
                  features=0, major=1):
-        self.timeout = timeout
+        self.timeout = timeout * SLOW
         self.serial = 0
         self.cookie = 0
         self.goodbye = None
@@ -318,12 +326,12 @@ class Session:
     def buffer(self, size, **options):
         return Buffer(self, size, **options)
 
-    def listen(self, host='127.0.0.1', port=0, backlog=0):
+    def listen(self, host=ADDRESS, port=0, backlog=0):
         """(number, port) of a listener."""
         reply = self.call('listen', host=host, port=port, backlog=backlog)
         return reply.number, int(reply.address.rsplit(':', 1)[1])
 
-    def endpoint(self, host='127.0.0.1', port=0, request=0, **options):
+    def endpoint(self, host=ADDRESS, port=0, request=0, **options):
         """The number of an endpoint that is ready."""
         if request:
             host, port = '', 0
@@ -332,6 +340,8 @@ class Session:
         ready = self.wait_event('endpoint_ready', lambda e: e.endpoint == number)
         if ready.status != 0:
             raise Failed('endpoint_ready', ready.status, ready.text)
+        if host in (ADDRESS, ''):
+            assert ready.fabric.rstrip('0123456789') == FABRIC, 'fabric %s' % ready.fabric
         return number
 
     def request(self, opcode, endpoint=0, local=(), remote=(), flags=0, key=0, argument=0,

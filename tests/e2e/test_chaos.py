@@ -156,11 +156,11 @@ class Wild(raw.Session):
             name = 'buffer' if body == 'buffer_remove' else 'listener'
             return body, {name: self.any(name)}, None
         if body == 'listen':
-            return body, {'host': rng.choice(('127.0.0.1', 'localhost')), 'backlog': rng.choice((1, 4))}, None
+            return body, {'host': rng.choice((raw.ADDRESS, 'localhost')), 'backlog': rng.choice((1, 4))}, None
         if body == 'endpoint_new':
             if rng.random() < 0.5:
                 return body, {'request': rng.choice(self.requests)}, None
-            return body, {'host': rng.choice(('127.0.0.1', '127.0.0.1', 'localhost')),
+            return body, {'host': rng.choice((raw.ADDRESS, raw.ADDRESS, 'localhost')),
                           'port': rng.choice(self.world.ports[-6:]), 'send_depth': rng.choice((0, 1, 3)),
                           'recv_depth': rng.choice((0, 2))}, None
         if body == 'reject':

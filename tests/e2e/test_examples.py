@@ -2,6 +2,7 @@
 """The examples do what they say."""
 import re
 
+import raw
 from harness import check, equal, test, until
 
 
@@ -38,10 +39,10 @@ def pingpong(t):
 
 @test(users=2)
 def pingpong_of_two_users(t):
-    server = t.spawn([program(t, 'pingpong'), 'server', '127.0.0.1:20477'], user=1)
+    server = t.spawn([program(t, 'pingpong'), 'server', raw.ADDRESS + ':20477'], user=1)
     until(lambda: t.admin().query('listeners'), 'the server listens')
     check(server.poll() is None, 'the server ended')
-    says(t, [program(t, 'pingpong'), '-n', '100', '-s', '4096', 'client', '127.0.0.1:20477'],
+    says(t, [program(t, 'pingpong'), '-n', '100', '-s', '4096', 'client', raw.ADDRESS + ':20477'],
          r'100 blocks of 4096 bytes')
 
 

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import time
 
+import raw
 from harness import FULL, Skip, check, equal, status_is, test, until
 from raw import Pair, READ
 
@@ -59,7 +60,7 @@ def connections_by_the_ten_thousand(t):
 
     def work(rounds):
         for _ in range(rounds // batch):
-            connecting = new([{'host': '127.0.0.1', 'port': port}] * batch)
+            connecting = new([{'host': raw.ADDRESS, 'port': port}] * batch)
             ready(connecting)
             call_all('connect', connecting)
             requests = [s.wait_event('connect_request').request for _ in range(batch)]

@@ -442,12 +442,12 @@ class BadServer(Peer):
         self.request = self.s.wait_event('connect_request')
 
     def start_get(self, **options):
-        self.start('get', 'xfer://127.0.0.1:%d/f' % self.port, self.to, **options)
+        self.start('get', 'xfer://%s:%d/f' % (raw.ADDRESS, self.port), self.to, **options)
 
     def start_put(self):
         source = os.path.join(self.t.dir, 'source')
         make(source, 5000)
-        self.start('put', source, 'xfer://127.0.0.1:%d/f' % self.port)
+        self.start('put', source, 'xfer://%s:%d/f' % (raw.ADDRESS, self.port))
 
     def accept(self, data=None):
         self.e = self.s.endpoint(request=self.request.request)
@@ -606,7 +606,7 @@ def a_progress_bar_on_a_terminal(t):
     process = None
     try:
         env = t.build.environment(XFER_SOCKET=t.daemon.socket)
-        process = subprocess.Popen([t.build.xferctl, 'get', 'xfer://127.0.0.1:%d/f' % b.port, b.to],
+        process = subprocess.Popen([t.build.xferctl, 'get', 'xfer://%s:%d/f' % (raw.ADDRESS, b.port), b.to],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=terminal,
                                    env=env, cwd=t.dir, preexec_fn=become(t.uid(0)))
         b.request = b.s.wait_event('connect_request')

@@ -53,7 +53,7 @@ def a_client_that_never_reads_replies_and_events(t):
     s = t.session()
     before = t.daemon.rss_bytes()
     data = [s.message('query', table='quotas').SerializeToString(),
-            s.message('listen', host='127.0.0.1').SerializeToString()]
+            s.message('listen', host=raw.ADDRESS).SerializeToString()]
     full, sent = 0, 0
     while full < 5 and sent < 100000:
         if s.try_send(data[sent % 2]):
@@ -111,7 +111,7 @@ def a_connect_flood_at_a_sleeping_listener(t):
     before = t.daemon.rss_bytes()
     statuses = []
     for _ in range(20):
-        endpoints = [b.call('endpoint_new', host='127.0.0.1', port=port).number for _ in range(50)]
+        endpoints = [b.call('endpoint_new', host=raw.ADDRESS, port=port).number for _ in range(50)]
         for e in endpoints:
             b.wait_event('endpoint_ready', lambda x, n=e: x.endpoint == n)
             b.post('connect', endpoint=e, private_data=b'x' * 40)

@@ -3,7 +3,7 @@
 import os
 
 from harness import FIRST_UID, GID, check, equal, status_is, test
-from raw import RECV, E, Ended, Pair
+from raw import ADDRESS, FABRIC, RECV, E, Ended, Pair
 from test_flood import stopped
 
 EINVAL, ENOENT = -22, -2
@@ -14,11 +14,11 @@ ECONNREFUSED, EADDRINUSE, EADDRNOTAVAIL = -111, -98, -99
 def private_data_goes_both_ways(t):
     a, b = t.session(), t.session(1)
     listener, port = a.listen()
-    eb = b.call('endpoint_new', host='127.0.0.1', port=port).number
+    eb = b.call('endpoint_new', host=ADDRESS, port=port).number
     ready = b.wait_event('endpoint_ready')
     equal(ready.endpoint, eb, 'endpoint')
-    equal(ready.fabric, 'iwarp', 'fabric')
-    check(ready.route and ready.peer_address == '127.0.0.1:%d' % port, 'route %s peer %s' %
+    equal(ready.fabric.rstrip('0123456789'), FABRIC, 'fabric')
+    check(ready.route and ready.peer_address == '%s:%d' % (ADDRESS, port), 'route %s peer %s' %
           (ready.route, ready.peer_address))
     check(ready.max_segments >= 1 and ready.max_message_bytes >= 1 << 20, 'limits of the fabric')
     question = bytes(i % 251 for i in range(ready.private_connect_bytes))
@@ -37,7 +37,7 @@ def private_data_goes_both_ways(t):
 def too_much_private_data(t):
     s = t.session()
     _, port = s.listen()
-    e = s.call('endpoint_new', host='127.0.0.1', port=port).number
+    e = s.call('endpoint_new', host=ADDRESS, port=port).number
     most = s.wait_event('endpoint_ready').private_connect_bytes
     status_is(s.call_raw('connect', endpoint=e, private_data=b'x' * (most + 1)), EINVAL, -90)
     status_is(s.call_raw('connect', endpoint=e, private_data=b'x' * 60000), EINVAL, -90)
@@ -82,8 +82,8 @@ def nobody_listens(t):
 def a_port_has_one_listener(t):
     a, b = t.session(), t.session()
     listener, port = a.listen()
-    status_is(b.call_raw('listen', host='127.0.0.1', port=port), EADDRINUSE)
-    status_is(a.call_raw('listen', host='127.0.0.1', port=port), EADDRINUSE)
+    status_is(b.call_raw('listen', host=ADDRESS, port=port), EADDRINUSE)
+    status_is(a.call_raw('listen', host=ADDRESS, port=port), EADDRINUSE)
     a.call('unlisten', listener=listener)
     b.listen(port=port)
 
@@ -140,10 +140,10 @@ def allowed_ranges_are_exact(t):
 @test(config='allow { users = {%d} listen = {127.0.0.0/8} connect = {127.0.0.0/8} }\n'
              'allow { connect = {127.0.0.0/8} }' % FIRST_UID, users=2)
 def only_some_users_may_listen(t):
-    _, port = t.session(0).listen()
+    _, port = t.session(0).listen('127.0.0.1')
     s = t.session(1)
     status_is(s.call_raw('listen', host='127.0.0.1'), E.DENIED)
-    s.endpoint(port=port)
+    s.endpoint('127.0.0.1', port)
 
 
 @test(config='allow { groups = {%d} listen = {127.0.0.0/8} }' % (GID + 7), users=2)
@@ -155,7 +155,7 @@ def a_group_that_one_is_not_in(t):
 
 @test(config='allow { groups = {%d} listen = {127.0.0.0/8} }' % GID, users=2)
 def a_group_that_one_is_in(t):
-    t.session().listen()
+    t.session().listen('127.0.0.1')
 
 
 @test()
@@ -262,11 +262,14 @@ def nobody_answers(t):
 def require(t):
     s = t.session()
     _, port = s.listen()
-    s.endpoint(port=port, require='tcp')
-    s.endpoint(port=port, require='iwarp')
-    for what in ('verbs', 'mlx5_0', 'x' * 64, 'x' * 5000):
+    mine, other = ('tcp', 'iwarp'), ('verbs', 'mlx5_0')
+    if FABRIC != 'iwarp':
+        mine, other = ('verbs', FABRIC + '0'), ('tcp', 'iwarp', FABRIC + '1', FABRIC)
+    for what in mine:
+        s.endpoint(port=port, require=what)
+    for what in (*other, 'x' * 64, 'x' * 5000):
         try:
-            reply = s.call_raw('endpoint_new', host='127.0.0.1', port=port, require=what)
+            reply = s.call_raw('endpoint_new', host=ADDRESS, port=port, require=what)
         except Ended as e:
             status_is(e, E.PROTOCOL)
             s = t.session()

@@ -8,6 +8,7 @@ import re
 import signal
 import time
 
+import raw
 from harness import check, equal, test, until
 
 MIB = 1 << 20
@@ -39,20 +40,20 @@ class Served:
         self.dir = os.path.join(t.dir, 'served')
         os.makedirs(self.dir, exist_ok=True)
         os.chmod(self.dir, 0o777)
-        self.process = t.spawn([t.build.xferctl, 'serve', '--listen', '127.0.0.1:0', *options, self.dir],
+        self.process = t.spawn([t.build.xferctl, 'serve', '--listen', raw.ADDRESS + ':0', *options, self.dir],
                                user=1)
         os.set_blocking(self.process.stdout.fileno(), False)
         os.set_blocking(self.process.stderr.fileno(), False)
         self.said = ''
         until(self.listens, 'serve says where it listens', 20)
-        self.url = 'xfer://127.0.0.1:%d/' % self.port
+        self.url = 'xfer://%s:%d/' % (raw.ADDRESS, self.port)
 
     def listens(self):
         for pipe in (self.process.stdout, self.process.stderr):
             piece = pipe.read()
             self.said += (piece or b'').decode()
         check(self.process.poll() is None, 'serve ended: ' + self.said)
-        found = re.search(r'127\.0\.0\.1:(\d+)', self.said)
+        found = re.search(re.escape(raw.ADDRESS) + r':(\d+)', self.said)
         self.port = int(found.group(1)) if found else None
         return found
 
@@ -151,7 +152,7 @@ def put_that_is_refused(t):
 
 @test()
 def no_server_no_daemon(t):
-    status, _, errors = t.xferctl('get', 'xfer://127.0.0.1:1/f', os.path.join(t.dir, 'got'))
+    status, _, errors = t.xferctl('get', 'xfer://%s:1/f' % raw.ADDRESS, os.path.join(t.dir, 'got'))
     check(status == 1 and errors, 'nobody listens: %d %s' % (status, errors))
     status, _, errors = t.xferctl('--socket', os.path.join(t.dir, 'nothing'), 'status')
     check(status == 1 and 'nothing' in errors, 'no daemon: %d %s' % (status, errors))
@@ -284,7 +285,7 @@ def serve_ends_at_sigterm(t):
 @test()
 def serve_of_what_is_not_there(t):
     for directory in (os.path.join(t.dir, 'missing'), '/etc/hostname'):
-        status, _, errors = t.xferctl('serve', '--listen', '127.0.0.1:0', directory, timeout=10)
+        status, _, errors = t.xferctl('serve', '--listen', raw.ADDRESS + ':0', directory, timeout=10)
         check(status == 1 and errors, 'serve %s: %d' % (directory, status))
     status, _, errors = t.xferctl('serve', '--listen', '0.0.0.0:0', t.dir, timeout=10)
     check(status == 1 and errors, 'serve on 0.0.0.0: %d' % status)

@@ -467,7 +467,7 @@ def options_of_any_size(t):
     s = t.session()
     listener, port = s.listen()
     for stage in (1, 1 << 20, 1 << 40, 1 << 63, (1 << 64) - 1):
-        reply = s.call_raw('endpoint_new', host='127.0.0.1', port=port, recv_stage_bytes=stage)
+        reply = s.call_raw('endpoint_new', host=raw.ADDRESS, port=port, recv_stage_bytes=stage)
         if reply.status == 0:
             s.wait_event('endpoint_ready')
             s.call('endpoint_free', endpoint=reply.number)
@@ -497,7 +497,7 @@ def calls_that_overtake_each_other(t):
     """Sent without waiting for replies, so that each meets the ones before it half done."""
     s = t.session()
     _, port = s.listen()
-    for host in ('127.0.0.1', 'localhost'):
+    for host in (raw.ADDRESS, 'localhost'):
         for _ in range(10):
             number = s.call('endpoint_new', host=host, port=port).number
             serials = [s.post(body, endpoint=number) for body in ('connect', 'endpoint_free', 'connect',
