@@ -77,41 +77,26 @@ static void unmap(struct xd_buffer *b)
 	xd_help(b->session->core, &b->job);
 }
 
-static void deregister(struct xd_buffer *b);
-
-static void deregistered(struct fabric_done *done, int status)
+void xd_buffer_settle(struct xd_buffer *b)
 {
-	struct xd_buffer *b = xc_container_of(done, struct xd_buffer, done);
-
-	xc_assert(status == 0);
-	b->mrs[b->step] = NULL;
-	deregister(b);
-}
-
-static void deregister(struct xd_buffer *b)
-{
-	const struct xd_core *core = b->session->core;
-
-	for (; b->step > 0; b->mrs[b->step] = NULL) {
-		int r;
-
-		b->step--;
-		if (!b->mrs[b->step] || XD_SABOTAGE("unmap-registered"))
-			continue;
-		b->done.fn = deregistered;
-		r = core->fabrics[b->step].ops->mr_dereg(b->mrs[b->step], &b->done);
-		if (r == -EINPROGRESS)
-			return;
-		xc_assert(r == 0); /* no window is bound: it has no users */
-	}
-	unmap(b);
+	if (b->state == XD_BUFFER_RELEASING && !b->releasing && xc_list_empty(&b->keys))
+		unmap(b);
 }
 
 static void release(struct xd_buffer *b)
 {
+	struct xd_key *key;
+
 	b->state = XD_BUFFER_RELEASING;
-	b->step = b->session->core->n_fabrics;
-	deregister(b);
+	if (XD_SABOTAGE("unmap-registered")) {
+		unmap(b);
+		return;
+	}
+	b->releasing = true;
+	xc_list_for_each(key, &b->keys, link)
+		xd_key_drop(key);
+	b->releasing = false;
+	xd_buffer_settle(b);
 }
 
 void xd_buffer_release(struct xd_buffer *b)
@@ -150,41 +135,32 @@ static void add_failed(struct xd_buffer *b, int status)
 	release(b);
 }
 
-static void register_next(struct xd_buffer *b);
-
-static void registered(struct fabric_done *done, int status)
+/*
+ * Where registering is free it is done here; elsewhere it waits for a transfer that needs it, for
+ * it pins the memory once more, and takes its time.
+ */
+static bool registers_early(const struct fabric_caps *caps)
 {
-	struct xd_buffer *b = xc_container_of(done, struct xd_buffer, done);
-
-	if (status < 0) {
-		b->mrs[b->step] = NULL;
-		snprintf(b->why, sizeof(b->why), "fabric %s could not register the buffer: %s",
-			 b->session->core->caps[b->step].name, xd_strstatus(status));
-		add_failed(b, status);
-		return;
-	}
-	b->step++;
-	register_next(b);
+	return !caps->pins && !xd_own_pd(caps);
 }
 
 static void register_next(struct xd_buffer *b)
 {
 	struct xd_session *s = b->session;
-	struct fabric_pd *pd;
+	struct xd_pd *pd;
 
 	for (; b->step < s->core->n_fabrics; b->step++) {
-		int r = xd_session_pd(s, b->step, &pd);
+		int r;
 
-		b->done.fn = registered;
+		if (!registers_early(&s->core->caps[b->step]))
+			continue;
+		r = xd_pd_get(s, b->step, NULL, &pd);
 		if (r == 0)
-			r = s->core->fabrics[b->step].ops->mr_reg(
-				pd, b->region, 0, b->size_bytes, b->iova,
-				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, &b->done,
-				&b->mrs[b->step]);
+			r = xd_key_want(pd, b, NULL);
 		if (r == -EINPROGRESS)
 			return;
 		if (r < 0) {
-			registered(&b->done, r);
+			xd_buffer_registered(b, r);
 			return;
 		}
 	}
@@ -193,6 +169,18 @@ static void register_next(struct xd_buffer *b)
 	xd_call_reply(b->call, 0, NULL);
 	b->call = NULL;
 	xd_session_settle(s);
+}
+
+void xd_buffer_registered(struct xd_buffer *b, int status)
+{
+	if (status < 0) {
+		snprintf(b->why, sizeof(b->why), "fabric %s could not register the buffer: %s",
+			 b->session->core->caps[b->step].name, xd_strstatus(status));
+		add_failed(b, status);
+		return;
+	}
+	b->step++;
+	register_next(b);
 }
 
 static void map_run(struct xd_job *job)
@@ -232,7 +220,7 @@ static int charge(struct xd_session *s, uint64_t pinned, char *why)
 /* A charged buffer with its number, or NULL: the call is answered. */
 static struct xd_buffer *buffer_new(struct xd_session *s, struct xd_call *call, uint64_t size_bytes)
 {
-	uint64_t pinned = size_bytes * s->core->n_fabrics;
+	uint64_t pinned = size_bytes; /* of the map, or of the first registration that pins */
 	struct xd_buffer *b = NULL;
 	char why[XD_TEXT_MAX];
 	int r;
@@ -255,6 +243,7 @@ static struct xd_buffer *buffer_new(struct xd_session *s, struct xd_call *call, 
 		xd_call_reply(call, -ENOMEM, NULL);
 		return NULL;
 	}
+	xc_list_init(&b->keys);
 	b->magic = XD_BUFFER_MAGIC;
 	b->session = s;
 	b->size_bytes = size_bytes;

@@ -3,11 +3,11 @@
 #define XD_BUFFER_H
 
 /*
- * A buffer: client memory, mapped once and registered with each fabric. It goes when nothing uses
- * it any more: users are the segments of unfinished transfers and the live grants.
+ * A buffer: client memory, mapped once and registered where it is needed (key.h). It goes when
+ * nothing uses it any more: users are the segments of unfinished transfers and the live grants.
  */
 
-#include "daemon/core/session.h"
+#include "daemon/core/key.h"
 
 #define XD_BUFFER_MAGIC 0x78627566u
 
@@ -28,9 +28,12 @@ struct xd_buffer {
 			  daemon's */
 	struct fabric_region *region;
 	const struct fabric_ops *ops; /* whose region_map made the region */
-	struct ibv_mr *mrs[XD_FABRICS_MAX];
-	uint32_t step;	       /* the fabric being (de)registered with */
-	uint64_t pinned_bytes; /* charged */
+	struct xc_list keys;	  /* its registrations */
+	struct xd_key *last_key;  /* the live one that was asked for last, or NULL */
+	bool first_pinned;	  /* one of them pins on the charge that was made at add */
+	bool releasing;		  /* its registrations are being dropped in this call */
+	uint32_t step;		  /* the fabric being registered with */
+	uint64_t pinned_bytes;	  /* charged */
 	uint32_t users;
 	struct xd_call *call; /* of add, then of remove */
 	int fd;
@@ -43,6 +46,11 @@ struct xd_buffer {
 
 /* A live buffer of that number, or NULL. */
 struct xd_buffer *xd_buffer_get(const struct xd_session *s, uint32_t number);
+
+/* A registration that its coming waits for has been made, or not. */
+void xd_buffer_registered(struct xd_buffer *b, int status);
+/* A registration of it has gone. */
+void xd_buffer_settle(struct xd_buffer *b);
 
 /* Begins to take a buffer down (it has no users and is live); the number is dead at once. */
 void xd_buffer_release(struct xd_buffer *b);

@@ -8,7 +8,7 @@
 #include "daemon/core/buffer.h"
 #include "daemon/core/endpoint.h"
 #include "daemon/core/grant.h"
-#include "daemon/core/transfer.h"
+#include "daemon/core/stage.h"
 
 #define POLL_BATCH 64
 
@@ -45,6 +45,7 @@ int xd_core_new(const struct xd_engine_ref *engine, const struct xd_policy *poli
 	xc_list_init(&core->sessions);
 	xc_list_init(&core->closing);
 	xc_list_init(&core->ending);
+	xc_list_init(&core->staging);
 	xc_list_init(&core->spare);
 	xc_list_init(&core->spare_grants);
 	xc_slots_init(&core->qps, XC_SLOTS_MAX);
@@ -62,6 +63,15 @@ int xd_core_add_fabric(struct xd_core *core, const struct fabric_ref *fabric)
 	caps->max_sge = xc_min_u32(caps->max_sge, XD_PLAN_SGE_MAX);
 	caps->max_sge_rd = xc_min_u32(caps->max_sge_rd, XD_PLAN_SGE_MAX);
 	caps->max_recv_sge = xc_min_u32(caps->max_recv_sge, XD_PLAN_SGE_MAX);
+	core->told[core->n_fabrics] = *caps;
+	/* Through a slab a message may be of many pieces, and is no longer than the ring. */
+	if (xd_must_stage(caps)) {
+		struct fabric_caps *told = &core->told[core->n_fabrics];
+
+		told->max_sge = told->max_recv_sge = XP_SEGMENTS_MAX;
+		told->max_message_bytes =
+			xc_min_u64(told->max_message_bytes, XD_STAGE_RING_BYTES);
+	}
 	core->fabrics[core->n_fabrics++] = *fabric;
 	return 0;
 }
@@ -115,12 +125,14 @@ bool xd_core_progress(struct xd_core *core, uint64_t budget_bytes)
 	bool more = false;
 
 	core->turn++;
+	core->copy_left = (int64_t)budget_bytes;
 	for (uint32_t i = 0; i < core->n_fabrics; i++) {
 		const struct fabric_ref *f = &core->fabrics[i];
 
 		more |= f->ops->progress(f->fabric, budget_bytes);
 		take_completions(core, f);
 	}
+	more |= xd_stage_turn(core);
 	while ((l = xc_list_pop(&core->ending)))
 		xd_endpoint_take_down(xc_container_of(l, struct xd_endpoint, ending_link));
 	/*

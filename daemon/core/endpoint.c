@@ -9,7 +9,7 @@
 #include "common/assert.h"
 #include "daemon/core/grant.h"
 #include "daemon/core/sabotage.h"
-#include "daemon/core/transfer.h"
+#include "daemon/core/stage.h"
 
 /* ------------------------------------------------------------------ telling */
 
@@ -24,7 +24,7 @@ static void tell(struct xd_endpoint *ep, unsigned int event)
 static void pull_ready(const struct xd_endpoint *ep, struct xd_out *ret)
 {
 	ret->status = ep->ready_status;
-	ret->caps = xd_ep_caps(ep);
+	ret->caps = &ep->session->core->told[ep->fabric];
 	ret->address = ep->peer;
 	memcpy(ret->route, ep->route, sizeof(ret->route));
 }
@@ -57,6 +57,8 @@ static void endpoint_free(struct xd_endpoint *ep)
 	struct xd_session *s = ep->session;
 
 	xc_list_remove(&ep->out.link);
+	xc_list_remove(&ep->staging_link);
+	xc_list_remove(&ep->key_link);
 	xd_disarm(s->core, &ep->timer);
 	xd_disarm(s->core, &ep->retry);
 	xc_slots_remove(&s->endpoints, ep->number);
@@ -73,10 +75,24 @@ static void endpoint_free(struct xd_endpoint *ep)
 	xd_session_settle(s);
 }
 
+/* Its own protection domain, if it has one, is gone. */
+static bool pd_gone(struct xd_endpoint *ep)
+{
+	if (!ep->own_pd || !ep->pd)
+		return true;
+	if (ep->pd->n_objects)
+		return false;
+	xd_pd_free(ep->pd);
+	ep->pd = NULL;
+	return true;
+}
+
 void xd_endpoint_settle(struct xd_endpoint *ep)
 {
-	if (ep->state == XD_EP_ENDING && !ep->fep && !ep->busy && ep->n_grants == 0 &&
-	    xc_list_empty(&ep->ending_link)) {
+	if (ep->held)
+		return;
+	if (ep->state == XD_EP_ENDING && ep->flushed && !ep->busy && ep->n_grants == 0 &&
+	    xc_list_empty(&ep->ending_link) && pd_gone(ep)) {
 		ep->state = XD_EP_ENDED;
 		if (ep->was_connected && !XD_SABOTAGE("end-unsaid"))
 			tell(ep, XD_EV_DISCONNECTED);
@@ -85,25 +101,51 @@ void xd_endpoint_settle(struct xd_endpoint *ep)
 		endpoint_free(ep);
 }
 
-/* The QP is gone, and with it every access through it: what is left ends now, from our own table
- * (I3). */
-static void qp_gone(struct xd_endpoint *ep)
+/*
+ * The QP is gone, and with it every access through it. What had completed before has its data put in
+ * place, a turn's budget at a time; then what is left ends, from our own table, and what was made for
+ * the connection goes (I3).
+ */
+static void wind_up(struct xd_endpoint *ep)
 {
 	struct xd_grant *g;
 
+	if (ep->flushed || !xd_endpoint_retired(ep))
+		return;
+	ep->flushed = true;
+	xd_endpoint_flush(ep, -XP_E_FLUSHED);
+	xc_list_for_each(g, &ep->grants, link)
+		xd_grant_kill(g);
+	xd_stage_free(ep);
+	xd_copied_free(ep);
+	if (ep->own_pd && ep->pd)
+		xd_pd_clear(ep->pd);
+}
+
+void xd_endpoint_advance(struct xd_endpoint *ep)
+{
+	ep->held = true;
+	xd_endpoint_retire(ep);
+	xd_copied_advance(ep);
+	if (ep->gone)
+		wind_up(ep);
+	else
+		xd_endpoint_pump(ep);
+	ep->held = false;
+	xd_endpoint_settle(ep);
+}
+
+static void qp_gone(struct xd_endpoint *ep)
+{
 	ep->fep = NULL;
+	ep->gone = true;
 	if (ep->qp_num)
 		xc_slots_remove(&ep->session->core->qps, ep->qp_num);
 	ep->qp_num = 0;
 	if (ep->window_due)
 		ep->window_due->wanted_by = NULL;
 	ep->window_due = NULL;
-	ep->busy = true; /* so that the last grant's death does not free it under our feet */
-	xd_endpoint_flush(ep, -XP_E_FLUSHED);
-	xc_list_for_each(g, &ep->grants, link)
-		xd_grant_kill(g);
-	ep->busy = false;
-	xd_endpoint_settle(ep);
+	xd_endpoint_advance(ep);
 }
 
 static void destroyed(struct fabric_done *done, int status)
@@ -151,6 +193,7 @@ void xd_endpoint_end(struct xd_endpoint *ep, int status, const char *why)
 	ep->state = XD_EP_ENDING;
 	ep->end_status = status;
 	snprintf(ep->why, sizeof(ep->why), "%s", why ? why : "");
+	xc_list_remove(&ep->key_link);
 	xd_disarm(ep->session->core, &ep->timer);
 	xd_disarm(ep->session->core, &ep->retry);
 	if (ep->fep && !XD_SABOTAGE("destroy-unstopped"))
@@ -249,19 +292,12 @@ static const char queues_full[] =
 	"the queues of this user's endpoints would take more than 256 MiB: fewer endpoints, or smaller "
 	"depths";
 
-static void create(struct xd_endpoint *ep)
+static void make_qp(struct xd_endpoint *ep)
 {
 	const struct fabric_ref *f = xd_ep_fabric(ep);
-	struct fabric_ep_attr attr = { .ctx = ep };
-	int r = allocate_queues(ep);
+	struct fabric_ep_attr attr = { .ctx = ep, .pd = ep->pd->pd };
+	int r;
 
-	ep->state = XD_EP_CREATING;
-	if (r == 0)
-		r = xd_session_pd(ep->session, ep->fabric, &attr.pd);
-	if (r < 0) {
-		xd_endpoint_end(ep, r, r == -XP_E_QUOTA ? queues_full : NULL);
-		return;
-	}
 	attr.qp_num = ep->qp_num;
 	attr.max_send_wr = ep->sq_depth;
 	attr.max_recv_wr = ep->rq_depth;
@@ -272,6 +308,50 @@ static void create(struct xd_endpoint *ep)
 	r = f->ops->ep_create(f->fabric, &attr, &ep->done, &ep->fep);
 	if (r != -EINPROGRESS)
 		created(&ep->done, r);
+}
+
+void xd_endpoint_staged(struct xd_endpoint *ep, int status)
+{
+	if (ep->state != XD_EP_CREATING)
+		return;
+	ep->busy = false;
+	if (status < 0)
+		xd_endpoint_end(ep, status,
+				status == -XP_E_QUOTA
+					? "the slab for its RECVs would exceed this user's limit of pinned memory"
+					: "there is no memory for the slab of its RECVs");
+	else
+		make_qp(ep);
+}
+
+/* What a RECV may need is reserved with the endpoint; 0: it needs nothing but its buffer. */
+static uint64_t recv_stage_bytes(const struct xd_endpoint *ep)
+{
+	const struct fabric_caps *caps = xd_ep_caps(ep);
+
+	if (ep->recv_stage_bytes || (!caps->pins && !xd_must_stage(caps)))
+		return ep->recv_stage_bytes;
+	return xc_min_u64(ep->rq_depth * XD_STAGE_RECV_BYTES, XD_STAGE_RECV_BYTES_MAX);
+}
+
+static void create(struct xd_endpoint *ep)
+{
+	int r = allocate_queues(ep);
+
+	ep->state = XD_EP_CREATING;
+	ep->own_pd = xd_own_pd(xd_ep_caps(ep)) && !XD_SABOTAGE("share-a-domain");
+	if (r == 0)
+		r = xd_pd_get(ep->session, ep->fabric, ep->own_pd ? ep : NULL, &ep->pd);
+	if (r < 0) {
+		xd_endpoint_end(ep, r, r == -XP_E_QUOTA ? queues_full : NULL);
+		return;
+	}
+	if (recv_stage_bytes(ep)) {
+		ep->busy = true;
+		xd_stage_reserve(ep, recv_stage_bytes(ep));
+	} else {
+		make_qp(ep);
+	}
 }
 
 /* require: "" any fabric, "tcp" ours, "verbs" a device, else a device's name. */
@@ -368,6 +448,12 @@ static void endpoint_init(struct xd_endpoint *ep, struct xd_session *s,
 	xc_list_init(&ep->waiting);
 	xc_list_init(&ep->grants);
 	xc_list_init(&ep->ending_link);
+	xc_list_init(&ep->staging_link);
+	xc_list_init(&ep->key_link);
+	xc_list_init(&ep->copies);
+	xc_list_init(&ep->idle_slabs[0]);
+	xc_list_init(&ep->idle_slabs[1]);
+	ep->recv_stage_bytes = o->recv_stage_bytes;
 	ep->retry.fired = xd_endpoint_retry;
 	ep->sq_depth = o->send_depth ? o->send_depth : XD_DEPTH_DEFAULT;
 	ep->rq_depth = o->recv_depth ? o->recv_depth : XD_DEPTH_DEFAULT;

@@ -9,6 +9,7 @@
  * its owner.
  */
 
+#include "daemon/core/pool.h"
 #include "daemon/core/resolve.h"
 #include "daemon/core/session.h"
 
@@ -35,6 +36,18 @@ enum xd_endpoint_state {
 struct xd_request;
 struct xd_window;
 
+/* Slab rings of an endpoint: what WRITE and SEND take from, where READ and RECV arrive. */
+enum xd_ring_kind { XD_RING_OUT, XD_RING_IN, XD_RING_RECV, XD_RINGS };
+
+/* A work request with the device: whose, and where in a ring its data is. */
+struct xd_wqe {
+	struct xd_transfer *transfer; /* NULL: it has ended otherwise */
+	bool ours; /* a GRANT or REVOKE that the device knows nothing of, in its place in the order */
+	uint8_t ring;		      /* enum xd_ring_kind; XD_RINGS: not staged */
+	uint64_t ring_offset, ring_end, bytes;
+	uint64_t arrived, copied; /* of READ, RECV */
+};
+
 struct xd_endpoint {
 	uint32_t magic;
 	struct xd_session *session;
@@ -42,11 +55,14 @@ struct xd_endpoint {
 	uint32_t number, qp_num;
 	uint32_t fabric; /* index in the core */
 	struct fabric_ep *fep;
+	struct xd_pd *pd;
+	bool own_pd;
 	enum xd_endpoint_state state;
 	struct xc_addr peer;
 	char route[XD_TEXT_MAX];
 	struct xd_request *request; /* it answers, until accepted */
 	bool busy; /* a name, the making or the destruction of the QP is on its way */
+	bool held; /* is being worked on: it does not end under that */
 
 	/* what the client shall read */
 	unsigned int events;
@@ -58,9 +74,15 @@ struct xd_endpoint {
 
 	/* send queue: transfers that wait in order, then the work requests at the device */
 	struct xc_list waiting;
-	/* whose each work request is, at index sequence % depth; NULL: it has ended otherwise */
-	struct xd_transfer **sq;
-	uint32_t sq_depth, sq_head, sq_tail; /* free-running */
+	/*
+	 * Each work request, at index sequence % depth. Free-running: from head to done those that
+	 * the device has completed and whose data is not in place yet, from done to tail those that
+	 * it has.
+	 */
+	struct xd_wqe *sq;
+	uint32_t sq_depth, sq_head, sq_done, sq_tail;
+	uint32_t sq_bad; /* the first that failed */
+	int sq_status;	 /* how; 0: none has */
 	bool sq_silent; /* the last one posted is not signalled */
 	struct xd_timer retry;
 	/*
@@ -69,9 +91,25 @@ struct xd_endpoint {
 	 */
 	uint64_t blocked_ns[2];
 	/* receive queue, in order */
-	struct xd_transfer **rq;
-	uint32_t rq_depth, rq_head, rq_tail;
+	struct xd_wqe *rq;
+	uint32_t rq_depth, rq_head, rq_done, rq_tail;
 	uint64_t queue_bytes; /* counted against its user */
+
+	/* staging */
+	struct xd_ring rings[XD_RINGS];
+	uint64_t refused_ns[XD_RINGS]; /* when one could not be made; 0 = never */
+	uint64_t recv_stage_bytes;     /* asked for; 0 = default */
+	struct xc_list staging_link;
+	struct xc_list key_link; /* waits for a registration */
+	bool gone;		 /* its QP is; what has completed may still wait for its data */
+	bool flushed;		 /* and nothing waits any more */
+	/* copied grants */
+	struct xc_list copies; /* grants with a copy under way, in order */
+	struct xc_list idle_slabs[2]; /* of those for READ, for WRITE */
+	/* what was written before the RECVs up to this one has gone out */
+	uint32_t rq_synced;
+	bool syncing;
+	uint32_t sync_to, n_sync; /* up to which it goes out now, and grants that are left */
 
 	struct xc_list grants;
 	uint32_t n_grants;     /* those being killed counted in */
@@ -129,6 +167,8 @@ static inline const struct fabric_caps *xd_ep_caps(const struct xd_endpoint *ep)
 	return &ep->session->core->caps[ep->fabric];
 }
 
+/* Its ring of RECVs was made, or not. */
+void xd_endpoint_staged(struct xd_endpoint *ep, int status);
 /* Begins the end (idempotent): stop posting, QP to ERR now; destroyed at the end of the turn.
  * status: for the Disconnected event. */
 void xd_endpoint_end(struct xd_endpoint *ep, int status, const char *why);

@@ -8,127 +8,9 @@
 
 #include "common/assert.h"
 #include "daemon/core/sabotage.h"
+#include "daemon/core/stage.h"
 
 #define SPARE_MAX 4096
-
-/* ------------------------------------------------------------------ windows */
-
-static const struct fabric_ops *window_ops(const struct xd_window *w)
-{
-	return w->session->core->fabrics[w->fabric].ops;
-}
-
-static void window_free(struct xd_window *w)
-{
-	struct xd_session *s = w->session;
-
-	xc_list_remove(&w->link);
-	s->n_windows--;
-	free(w);
-	xd_session_settle(s);
-}
-
-static void window_gone(struct fabric_done *done, int status)
-{
-	struct xd_window *w = xc_container_of(done, struct xd_window, done);
-	struct xd_grant *g = w->grant;
-
-	xc_assert(status == 0);
-	window_free(w);
-	if (g) {
-		g->window = NULL;
-		xd_grant_dead(g, false);
-	}
-}
-
-/* Deallocates; window_gone() follows, at once or later. */
-static void window_kill(struct xd_window *w)
-{
-	int r;
-
-	xc_list_remove(&w->link);
-	w->done.fn = window_gone;
-	r = window_ops(w)->mw_dealloc(w->mw, &w->done);
-	if (r == -EINPROGRESS)
-		return;
-	window_gone(&w->done, r);
-}
-
-void xd_windows_free(struct xd_session *s)
-{
-	struct xd_window *w;
-
-	while ((w = xc_list_first(&s->windows, struct xd_window, link)))
-		window_kill(w);
-}
-
-static void window_made(struct fabric_done *done, int status)
-{
-	struct xd_window *w = xc_container_of(done, struct xd_window, done);
-	struct xd_endpoint *ep = w->wanted_by;
-	struct xd_session *s = w->session;
-
-	w->wanted_by = NULL;
-	if (ep)
-		ep->window_due = NULL;
-	if (status == 0)
-		xc_list_append(&w->session->windows, &w->link);
-	else
-		window_free(w);
-	if (ep && status == 0)
-		xd_endpoint_pump(ep);
-	else if (ep)
-		xd_endpoint_wait(ep);
-	xd_session_settle(s);
-}
-
-/* A free window of the endpoint's fabric; NULL: none yet, wait (one is being made, or cannot be at
- * present). */
-static struct xd_window *window_take(struct xd_endpoint *ep)
-{
-	struct xd_session *s = ep->session;
-	struct fabric_pd *pd;
-	struct xd_window *w;
-
-	xc_list_for_each(w, &s->windows, link) {
-		if (w->fabric == ep->fabric) {
-			xc_list_remove(&w->link);
-			return w;
-		}
-	}
-	if (ep->window_due || xd_session_pd(s, ep->fabric, &pd) < 0)
-		return NULL;
-	w = calloc(1, sizeof(*w));
-	if (!w)
-		return NULL;
-	xc_list_init(&w->link);
-	w->session = s;
-	w->fabric = ep->fabric;
-	w->done.fn = window_made;
-	s->n_windows++;
-	switch (window_ops(w)->mw_alloc(pd, &w->done, &w->mw)) {
-	case 0:
-		return w;
-	case -EINPROGRESS:
-		w->wanted_by = ep;
-		ep->window_due = w;
-		return NULL;
-	default:
-		window_free(w);
-		return NULL;
-	}
-}
-
-/* Its key is dead and it is bound to nothing: kept for the next grant, or replaced when its key
- * byte has come round. */
-static void window_release(struct xd_window *w)
-{
-	w->grant = NULL;
-	xc_list_append(&w->session->windows, &w->link);
-	if (w->binds >= XD_WINDOW_BINDS_MAX || w->session->n_windows > XD_WINDOWS_KEPT ||
-	    xd_session_ending(w->session))
-		window_kill(w);
-}
 
 /* ------------------------------------------------------------------ admission */
 
@@ -183,11 +65,6 @@ int xd_grant_admit(struct xd_transfer *t, char *why)
 			 "a grant is of 1 to 4294967295 bytes, either for READ or for WRITE");
 		return -EINVAL;
 	}
-	if (xd_ep_caps(t->endpoint)->keys != FABRIC_KEYS_WINDOW) {
-		snprintf(why, XD_TEXT_MAX, "fabric %s has no memory windows",
-			 xd_ep_caps(t->endpoint)->name);
-		return -XP_E_UNSUPPORTED;
-	}
 	r = xd_charge(&s->payer, XD_LIMIT_grants, 1, why, XD_TEXT_MAX);
 	if (r < 0)
 		return r;
@@ -198,6 +75,7 @@ int xd_grant_admit(struct xd_transfer *t, char *why)
 		snprintf(why, XD_TEXT_MAX, "out of memory");
 		return -ENOMEM;
 	}
+	xc_list_init(&g->copy_link);
 	g->session = s;
 	g->endpoint = t->endpoint;
 	g->buffer = xd_buffer_get(s, seg->key);
@@ -245,57 +123,15 @@ int xd_revoke_admit(struct xd_transfer *t, char *why)
 	return 0;
 }
 
-/* ------------------------------------------------------------------ posting */
+/* ------------------------------------------------------------------ coming to life */
 
-int xd_grant_post(struct xd_transfer *t, struct ibv_send_wr *wr)
+/* The peer may use it from here on. */
+void xd_grant_live(struct xd_grant *g, struct xd_transfer *t, uint32_t rkey, uint64_t address)
 {
-	struct xd_grant *g = t->grant;
-	const struct xd_endpoint *ep = t->endpoint;
-
-	if (!g->window) {
-		g->window = window_take(t->endpoint);
-		if (!g->window)
-			return 0;
-		g->window->grant = g;
-	}
-	wr->opcode = IBV_WR_BIND_MW;
-	wr->bind_mw.mw = g->window->mw;
-	wr->bind_mw.rkey = ibv_inc_rkey(g->window->mw->rkey);
-	if (XD_SABOTAGE("reuse-a-key"))
-		wr->bind_mw.rkey = g->window->mw->rkey;
-	wr->bind_mw.bind_info.mr = g->buffer->mrs[ep->fabric];
-	wr->bind_mw.bind_info.addr = g->buffer->iova + g->offset;
-	wr->bind_mw.bind_info.length = g->length;
-	wr->bind_mw.bind_info.mw_access_flags =
-		g->write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
-	if (XD_SABOTAGE("widen-a-bound"))
-		wr->bind_mw.bind_info.length++;
-	if (XD_SABOTAGE("grant-both-ways"))
-		wr->bind_mw.bind_info.mw_access_flags |= IBV_ACCESS_REMOTE_READ;
-	return 1;
-}
-
-int xd_revoke_post(struct xd_transfer *t, struct ibv_send_wr *wr)
-{
-	struct xd_grant *g = t->grant;
-
-	if (g->state == XD_GRANT_KILLING)
-		return 0; /* on its way already: its death ends the REVOKE */
-	g->state = XD_GRANT_REVOKING;
-	wr->opcode = IBV_WR_LOCAL_INV;
-	wr->invalidate_rkey = g->rkey;
-	return 1;
-}
-
-void xd_grant_bound(struct xd_transfer *t)
-{
-	struct xd_grant *g = t->grant;
 	struct xd_session *s = g->session;
 
 	t->grant = NULL;
-	g->window->binds++;
-	g->rkey = ibv_inc_rkey(g->window->mw->rkey);
-	g->window->mw->rkey = g->rkey;
+	g->rkey = rkey;
 	g->state = XD_GRANT_LIVE;
 	if (xc_hash_add(&s->keys, &g->hash, g->rkey) == 0)
 		g->hashed = true;
@@ -306,9 +142,132 @@ void xd_grant_bound(struct xd_transfer *t)
 	}
 	xd_core_count(s->core, XD_COUNTER_grants_total, 1);
 	t->completion.grant = g->number;
-	t->completion.address = g->buffer->iova + g->offset;
+	t->completion.address = address;
 	t->completion.byte_len = g->length;
 	t->completion.rkey = g->rkey;
+}
+
+/* ---- by a window */
+
+int xd_grant_post(struct xd_transfer *t, struct ibv_send_wr *wr)
+{
+	struct xd_grant *g = t->grant;
+	struct xd_endpoint *ep = t->endpoint;
+	int r = xd_key_want(ep->pd, g->buffer, ep);
+	const struct ibv_mr *mr;
+
+	if (r < 0)
+		return r == -EINPROGRESS ? XD_BUILD_PENDING : XD_BUILD_WAIT;
+	if (!g->window) {
+		g->window = xd_window_take(ep);
+		if (!g->window)
+			return XD_BUILD_WAIT;
+		g->window->grant = g;
+	}
+	mr = xd_key_get(ep->pd, g->buffer)->mr;
+	wr->opcode = IBV_WR_BIND_MW;
+	wr->bind_mw.mw = g->window->mw;
+	wr->bind_mw.rkey = ibv_inc_rkey(g->window->mw->rkey);
+	if (XD_SABOTAGE("reuse-a-key"))
+		wr->bind_mw.rkey = g->window->mw->rkey;
+	wr->bind_mw.bind_info.mr = (struct ibv_mr *)(uintptr_t)mr;
+	wr->bind_mw.bind_info.addr = (uintptr_t)mr->addr + g->offset;
+	wr->bind_mw.bind_info.length = g->length;
+	wr->bind_mw.bind_info.mw_access_flags = (unsigned int)xd_grant_access(g);
+	if (XD_SABOTAGE("widen-a-bound"))
+		wr->bind_mw.bind_info.length++;
+	return XD_BUILT;
+}
+
+int xd_revoke_post(struct xd_transfer *t, struct ibv_send_wr *wr)
+{
+	struct xd_grant *g = t->grant;
+
+	if (g->state == XD_GRANT_KILLING)
+		return XD_BUILD_WAIT; /* on its way already: its death ends the REVOKE */
+	g->state = XD_GRANT_REVOKING;
+	wr->opcode = IBV_WR_LOCAL_INV;
+	wr->invalidate_rkey = g->rkey;
+	return XD_BUILT;
+}
+
+void xd_grant_bound(struct xd_transfer *t)
+{
+	struct xd_grant *g = t->grant;
+	const struct ibv_mr *mr = xd_key_get(t->endpoint->pd, g->buffer)->mr;
+
+	g->window->binds++;
+	g->window->mw->rkey = ibv_inc_rkey(g->window->mw->rkey);
+	xd_grant_live(g, t, g->window->mw->rkey, (uintptr_t)mr->addr + g->offset);
+}
+
+/* ---- by an MR of its own */
+
+static void exact_made(struct fabric_done *done, int status)
+{
+	struct xd_grant *g = xc_container_of(done, struct xd_grant, done);
+
+	if (status < 0)
+		g->mr = NULL;
+	xd_grant_made(g, status);
+}
+
+static int exact_make(struct xd_grant *g)
+{
+	struct xd_session *s = g->session;
+	const struct fabric_ref *f = xd_ep_fabric(g->endpoint);
+	uint64_t more = XD_SABOTAGE("widen-a-bound") ? 1 : 0;
+	int r = xd_charge(&s->payer, XD_LIMIT_pinned, g->length, NULL, 0);
+
+	if (r < 0)
+		return r;
+	g->pinned_bytes = g->length;
+	xd_core_count(s->core, XD_COUNTER_pinned_bytes, g->length);
+	g->done.fn = exact_made;
+	return f->ops->mr_reg(g->endpoint->pd->pd, g->buffer->region, g->offset, g->length + more,
+			      g->buffer->iova + g->offset, xd_grant_access(g), &g->done, &g->mr);
+}
+
+void xd_grant_start(struct xd_transfer *t)
+{
+	struct xd_grant *g = t->grant;
+	int r;
+
+	g->maker = t;
+	r = xd_must_stage(xd_ep_caps(g->endpoint)) ? xd_copied_make(g) : exact_make(g);
+	if (r != -EINPROGRESS)
+		xd_grant_made(g, r);
+}
+
+void xd_revoke_start(struct xd_transfer *t)
+{
+	struct xd_grant *g = t->grant;
+
+	/* Else its death is on its way, and ends the REVOKE. */
+	if (g->state != XD_GRANT_KILLING)
+		xd_grant_kill(g);
+}
+
+void xd_grant_made(struct xd_grant *g, int status)
+{
+	struct xd_endpoint *ep = g->endpoint;
+	struct xd_transfer *t = g->maker;
+
+	g->maker = NULL;
+	if (g->state == XD_GRANT_KILLING) {
+		xd_grant_unmake(g); /* its endpoint has ended meanwhile, and the GRANT with it */
+		return;
+	}
+	t->made = true;
+	t->status = status;
+	if (status == 0) {
+		xd_grant_live(g, t, g->mr->rkey, (uintptr_t)g->mr->addr);
+	} else {
+		t->grant = NULL;
+		g->state = XD_GRANT_KILLING;
+		xd_grant_unmake(g);
+	}
+	xd_endpoint_made(ep);
 }
 
 /* ------------------------------------------------------------------ ending */
@@ -324,6 +283,8 @@ static void grant_free(struct xd_grant *g)
 	xc_list_remove(&g->link);
 	xc_slots_remove(&s->grants, g->number);
 	g->buffer->users--;
+	xd_uncharge(&s->payer, XD_LIMIT_pinned, g->pinned_bytes);
+	xd_core_count(s->core, XD_COUNTER_pinned_bytes, -(int64_t)g->pinned_bytes);
 	xd_uncharge(&s->payer, XD_LIMIT_grants, 1);
 	xd_core_count(s->core, XD_COUNTER_grants, -1);
 	grant_release(s->core, g);
@@ -334,44 +295,82 @@ static void grant_free(struct xd_grant *g)
 static void end_revoke(struct xd_grant *g)
 {
 	struct xd_transfer *revoke = g->revoke;
+	struct xd_endpoint *ep = g->endpoint;
 
 	g->revoke = NULL;
 	revoke->grant = NULL;
 	/* Posted and not back yet: its work request then finds nobody. */
-	if (revoke->state == XD_T_POSTED && !revoke->retired)
-		g->endpoint->sq[revoke->sequence % g->endpoint->sq_depth] = NULL;
+	if (revoke->posted && !revoke->retired)
+		ep->sq[revoke->sequence % ep->sq_depth].transfer = NULL;
 	xd_transfer_end(revoke, 0, NULL);
+	if (!ep->flushed)
+		xd_endpoint_made(ep);
 }
 
 void xd_grant_dead(struct xd_grant *g, bool reuse_window)
 {
 	XC_CHECK(g, XD_GRANT_MAGIC);
 	if (g->state == XD_GRANT_KILLING && g->window)
-		return; /* its window is going: window_gone() comes back here */
+		return; /* its window is going, which comes back here */
 	if (g->window && !reuse_window) {
 		xd_grant_kill(g);
 		return;
 	}
 	if (g->window)
-		window_release(g->window);
+		xd_window_release(g->window);
 	g->window = NULL;
 	if (g->revoke)
 		end_revoke(g);
 	grant_free(g);
 }
 
+static void exact_gone(struct fabric_done *done, int status)
+{
+	struct xd_grant *g = xc_container_of(done, struct xd_grant, done);
+
+	xc_assert(status == 0);
+	g->mr = NULL;
+	xd_grant_unmake(g);
+}
+
+/* Its MR, then its copy, then itself. */
+void xd_grant_unmake(struct xd_grant *g)
+{
+	int r;
+
+	if (g->mr) {
+		g->done.fn = exact_gone;
+		r = xd_ep_fabric(g->endpoint)->ops->mr_dereg(g->mr, &g->done);
+		if (r == -EINPROGRESS)
+			return;
+		xc_assert(r == 0); /* no window is bound to it */
+		g->mr = NULL;
+	}
+	if (xd_copied_release(g))
+		xd_grant_dead(g, false);
+}
+
 void xd_grant_kill(struct xd_grant *g)
 {
+	struct xd_transfer *t = g->maker;
+
 	if (g->state == XD_GRANT_KILLING)
 		return;
 	g->state = XD_GRANT_KILLING;
 	xd_disarm(g->session->core, &g->timer);
 	if (g->revoke && XD_SABOTAGE("done-before-dead"))
 		end_revoke(g);
-	if (g->window && !XD_SABOTAGE("forget-a-window"))
-		window_kill(g->window);
-	else
+	if (t) {
+		/* It is being made: when it is, it goes. */
+		t->grant = NULL;
+		g->maker = NULL;
+	} else if (XD_SABOTAGE("forget-a-window")) {
 		xd_grant_dead(g, false);
+	} else if (g->window) {
+		xd_window_kill(g->window);
+	} else {
+		xd_grant_unmake(g);
+	}
 }
 
 /* LIVE: its deadline has come. A REVOKE is on its way: patience has ended. Either way the window

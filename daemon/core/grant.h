@@ -5,35 +5,35 @@
 /*
  * A grant: a key to exact bytes, for one endpoint's peer, in one direction, with a life that the
  * core ends: by its owner's REVOKE, by the peer's SEND with invalidate, by its deadline, or with
- * the endpoint. A type-2 window carries it; windows are reused until their key byte has come round,
- * so that a key that a peer remembers names nothing for as long as can be.
+ * the endpoint. What carries it is as strong as the device was seen to be (enum fabric_keys): a
+ * type-2 window, an MR of just its bytes, or an MR of a copy in a slab.
+ *
+ * A copied grant for READ shows the memory as it was at the GRANT. What a peer WRITEs into one goes
+ * into client memory, all of the grant's bytes, before each RECV that arrives later completes, and
+ * at the REVOKE; bytes that the peer did not write are 0 then, for what was there before must not
+ * be readable where the device serves READs without a right.
  */
 
 #include "daemon/core/buffer.h"
+#include "daemon/core/sabotage.h"
 #include "daemon/core/transfer.h"
+#include "daemon/core/window.h"
 
 #define XD_GRANT_MAGIC 0x78677261u
-/* Binds of one window before it is replaced: the key byte has 256 values, and the first is the
- * allocation's. */
-#define XD_WINDOW_BINDS_MAX 255
-/* Free windows that a session keeps. */
-#define XD_WINDOWS_KEPT 256
 
 enum xd_grant_state {
 	XD_GRANT_BINDING,
 	XD_GRANT_LIVE,
 	XD_GRANT_REVOKING, /* a LOCAL_INV is on its way */
-	XD_GRANT_KILLING,  /* its window is being deallocated */
+	XD_GRANT_KILLING,  /* what carries it is on its way out */
 };
 
-struct xd_window {
-	struct xc_list link; /* the session's free ones */
-	struct xd_session *session;
-	struct ibv_mw *mw;
-	uint32_t fabric, binds;
-	struct fabric_done done;
-	struct xd_endpoint *wanted_by; /* while it is being made */
-	struct xd_grant *grant;
+/* What is being copied between a copied grant's slab and its buffer. */
+enum xd_copying {
+	XD_COPY_NONE,
+	XD_COPY_FILL, /* into the slab, before it is registered */
+	XD_COPY_SYNC, /* out of it, for a RECV that waits */
+	XD_COPY_LAST, /* out of it, its key being dead */
 };
 
 struct xd_grant {
@@ -50,7 +50,16 @@ struct xd_grant {
 	uint32_t length;
 	bool write;
 	enum xd_grant_state state;
-	struct xd_window *window;
+	struct xd_window *window;   /* carried by a window */
+	struct ibv_mr *mr;	    /* else */
+	struct fabric_done done;    /* of that */
+	struct xd_slab *slab;	    /* what is copied */
+	enum xd_copying copying;
+	bool sync;		    /* a RECV waits for it */
+	uint64_t copied_bytes;	    /* in the copy under way */
+	struct xc_list copy_link;   /* endpoint's copies */
+	uint64_t pinned_bytes;	    /* charged */
+	struct xd_transfer *maker;  /* the GRANT, while it is being made; NULL: by a window */
 	struct xd_transfer *revoke; /* waits for its death */
 	struct xd_timer timer;	    /* BINDING, LIVE: its deadline; REVOKING: when patience ends */
 	uint64_t lifetime_ms, deadline_ns; /* 0: the endpoint's */
@@ -62,17 +71,54 @@ int xd_grant_admit(struct xd_transfer *t, char *why);
 /* A REVOKE at submission. */
 int xd_revoke_admit(struct xd_transfer *t, char *why);
 
-/* The bind has completed: live. Fills the transfer's completion. */
+static inline int xd_grant_access(const struct xd_grant *g)
+{
+	int access = g->write ? IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE
+			      : IBV_ACCESS_REMOTE_READ;
+
+	/* ibv_reg_mr(3) wants the local right beside the remote one, a window has none. */
+	if (g->window)
+		access &= ~IBV_ACCESS_LOCAL_WRITE;
+	if (XD_SABOTAGE("grant-both-ways"))
+		access |= IBV_ACCESS_REMOTE_READ;
+	return access;
+}
+
+/* Its carrier lives: fills the completion of the GRANT. */
+void xd_grant_live(struct xd_grant *g, struct xd_transfer *t, uint32_t rkey, uint64_t address);
+/* The bind has completed. */
 void xd_grant_bound(struct xd_transfer *t);
-/* A LOCAL_INV has completed, or the window is gone otherwise: the key is dead. */
+/* Its MR has been made, or not: the GRANT ends. */
+void xd_grant_made(struct xd_grant *g, int status);
+/* Takes its MR and its copy away; when they are gone it is dead. */
+void xd_grant_unmake(struct xd_grant *g);
+/* A LOCAL_INV has completed, or what carried it is gone: the key is dead. */
 void xd_grant_dead(struct xd_grant *g, bool reuse_window);
-/* Kills it at once by deallocating its window. */
+/* Kills it at once by taking away what carries it. */
 void xd_grant_kill(struct xd_grant *g);
+
+/* ---- grants that are copies (copied.c) */
+
+/* Makes the slab, copies, registers; then xd_grant_made(). -EINPROGRESS or a status. */
+int xd_copied_make(struct xd_grant *g);
+/*
+ * The key is dead: what was written goes out where a REVOKE asked for it, then the slab waits for
+ * its next use. True: that is done; else xd_grant_dead() follows.
+ */
+bool xd_copied_release(struct xd_grant *g);
+/*
+ * What the peer had written when the RECVs that wait now arrived is in client memory. False: not
+ * yet, the endpoint gets its turn again.
+ */
+bool xd_grants_synced(struct xd_endpoint *ep);
+/* Goes on with the copies of an endpoint's grants. False: the turn's budget is spent. */
+bool xd_copied_advance(struct xd_endpoint *ep);
+/* The QP is gone: so go the slabs. */
+void xd_copied_free(struct xd_endpoint *ep);
+
 /* The grant that the peer's message invalidated; 0 where it names none. */
 uint32_t xd_grant_invalidated(struct xd_endpoint *ep, uint32_t rkey);
 /* A GRANT that ends before its bind was posted. */
 void xd_grant_abandon(struct xd_transfer *t);
-
-void xd_windows_free(struct xd_session *s);
 
 #endif

@@ -30,14 +30,15 @@ static bool add_sge(struct xd_piece *p, uint32_t max_sge, uint64_t offset, uint3
 }
 
 /* Takes up to `room` bytes of local segments into the piece. */
-static void take_local(const struct xd_shape *s, uint32_t max_sge, struct xd_cursor *c,
-		       uint64_t room, struct xd_piece *p)
+static void take_local(const struct xd_shape *s, const struct xd_plan_limits *limits,
+		       struct xd_cursor *c, uint64_t room, struct xd_piece *p)
 {
 	while (room && c->local < s->n_local) {
 		const struct xp_segment *l = &s->local[c->local];
 		uint32_t n = (uint32_t)xc_min_u64(l->length - c->local_done, room);
 
-		if (n && !add_sge(p, max_sge, l->address + c->local_done, n, l->key))
+		if (n && !limits->stage &&
+		    !add_sge(p, limits->max_sge, l->address + c->local_done, n, l->key))
 			return;
 		p->bytes += n;
 		room -= n;
@@ -94,8 +95,9 @@ static bool next_remote(const struct xd_shape *s, const struct xd_plan_limits *l
 		return false;
 	p->remote_address = s->remote[c->remote].address + c->remote_done;
 	p->rkey = s->remote[c->remote].key;
-	run = remote_run(s, c, limits->wr_bytes);
-	take_local(s, limits->max_sge, c, run, p);
+	run = remote_run(s, c, limits->stage ? xc_min_u64(limits->wr_bytes, XD_PLAN_STAGE_BYTES)
+					     : limits->wr_bytes);
+	take_local(s, limits, c, run, p);
 	advance_remote(s, c, p->bytes);
 	return p->bytes > 0;
 }
@@ -113,7 +115,7 @@ bool xd_plan_next(const struct xd_shape *shape, const struct xd_plan_limits *lim
 	ret->remote_address = 0;
 	ret->rkey = 0;
 	if (!has_remote(shape)) {
-		take_local(shape, limits->max_sge, cursor, UINT64_MAX, ret);
+		take_local(shape, limits, cursor, UINT64_MAX, ret);
 		cursor->ended = true;
 		return true;
 	}
@@ -143,6 +145,38 @@ static uint32_t remote_runs(const struct xd_shape *s)
 	}
 }
 
+static uint64_t bytes_of(const struct xd_shape *s)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < s->n_local; i++)
+		bytes += s->local[i].length;
+	return bytes;
+}
+
+/* A SEND or RECV: one work request, or none that can carry it. */
+static int plan_message(const struct xd_shape *shape, const struct xd_plan_limits *limits,
+			struct xd_plan *ret)
+{
+	uint64_t bytes = bytes_of(shape);
+	struct xd_cursor c = { 0 };
+	struct xd_piece piece;
+
+	if (bytes > limits->wr_bytes)
+		return -EMSGSIZE;
+	if (!limits->stage) {
+		xd_plan_next(shape, limits, &c, &piece);
+		if (c.local == shape->n_local) {
+			*ret = (struct xd_plan){ .rung = XD_RUNG_DIRECT, .wrs = 1 };
+			return 0;
+		}
+	}
+	if (bytes > limits->stage_bytes)
+		return -EMSGSIZE;
+	*ret = (struct xd_plan){ .rung = XD_RUNG_STAGE, .wrs = 1 };
+	return 0;
+}
+
 int xd_plan_make(const struct xd_shape *shape, const struct xd_plan_limits *limits,
 		 struct xd_plan *ret)
 {
@@ -150,14 +184,14 @@ int xd_plan_make(const struct xd_shape *shape, const struct xd_plan_limits *limi
 	struct xd_piece piece;
 	struct xd_plan plan = { 0 };
 
+	if (!has_remote(shape))
+		return plan_message(shape, limits, ret);
 	while (xd_plan_next(shape, limits, &c, &piece))
 		plan.wrs++;
-	if (!has_remote(shape)) {
-		if (c.local < shape->n_local || piece.bytes > limits->wr_bytes)
-			return -EMSGSIZE;
-	} else if (plan.wrs > 1 && plan.wrs > remote_runs(shape)) {
+	if (limits->stage)
+		plan.rung = XD_RUNG_STAGE;
+	else if (plan.wrs > 1 && plan.wrs > remote_runs(shape))
 		plan.rung = XD_RUNG_SPLIT;
-	}
 	*ret = plan;
 	return 0;
 }

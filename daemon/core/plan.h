@@ -4,9 +4,10 @@
 
 /*
  * The ladder: which work requests carry a transfer. Pure functions of their arguments, so that the
- * whole policy can be tried by itself. Rungs built: direct (one work request per remote segment,
- * neighbours merged, within the SG list) and split (more of them, where the SG list or the largest
- * work request would be exceeded). A SEND or RECV is one message and cannot be split.
+ * whole policy can be tried by itself. Rungs: direct (one work request per remote segment,
+ * neighbours merged, within the SG list), split (more of them, where the SG list or the largest work
+ * request would be exceeded) and stage (through a slab of the daemon's, in pieces). A SEND or RECV is
+ * one message and cannot be split.
  */
 
 #include <stdbool.h>
@@ -19,6 +20,8 @@
 struct xd_plan_limits {
 	uint32_t max_sge;  /* 1 to XD_PLAN_SGE_MAX */
 	uint64_t wr_bytes; /* most bytes of one work request, at most 2^32 - 1 */
+	uint64_t stage_bytes; /* most bytes of a message that goes through a slab; 0 = none may */
+	bool stage;	      /* through a slab, whatever the SG list could do */
 };
 
 #define XD_PLAN_SGE_MAX 64
@@ -27,8 +30,11 @@ struct xd_plan_limits {
  * progress time, or a slow link looks like a dead one.
  */
 #define XD_PLAN_WR_BYTES_MAX (UINT64_C(256) << 20)
+/* A READ or WRITE goes through a slab in pieces of this: some fit, so that copying and the wire
+ * overlap. */
+#define XD_PLAN_STAGE_BYTES (UINT64_C(128) << 10)
 
-enum xd_rung { XD_RUNG_DIRECT, XD_RUNG_SPLIT };
+enum xd_rung { XD_RUNG_DIRECT, XD_RUNG_SPLIT, XD_RUNG_STAGE };
 
 struct xd_plan {
 	enum xd_rung rung;
@@ -51,7 +57,7 @@ struct xd_cursor {
 };
 
 /* One work request: its remote side, and the pieces of local segments {offset, length, buffer
- * number}. */
+ * number}; a staged one has none of these. */
 struct xd_piece {
 	uint64_t remote_address;
 	uint32_t rkey;
@@ -61,15 +67,16 @@ struct xd_piece {
 };
 
 /*
- * Chooses the rung and counts the work requests. 0, or -EMSGSIZE: a message of more pieces than
- * max_sge, or longer than wr_bytes. Both sides of READ and WRITE must be equally long (checked by
+ * Chooses the rung and counts the work requests. 0, or -EMSGSIZE: a message longer than wr_bytes, or
+ * longer than stage_bytes and of more pieces than max_sge. Both sides of READ and WRITE must be equally long (checked by
  * the caller).
  */
 int xd_plan_make(const struct xd_shape *shape, const struct xd_plan_limits *limits,
 		 struct xd_plan *ret_plan);
 
 /*
- * The next work request, in order; false at the end. A transfer of 0 bytes is one of no pieces.
+ * The next work request, in order, of a transfer whose rung is stage just where limits->stage says
+ * so; false at the end. A transfer of 0 bytes is one of no pieces.
  */
 bool xd_plan_next(const struct xd_shape *shape, const struct xd_plan_limits *limits,
 		  struct xd_cursor *cursor, struct xd_piece *ret_piece);

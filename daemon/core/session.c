@@ -56,7 +56,6 @@ static void init_tables(struct xd_session *s)
 	xc_slots_init(&s->grants, XC_SLOTS_MAX);
 	xc_hash_init(&s->transfers, secret[0]);
 	xc_hash_init(&s->keys, secret[1]);
-	xc_list_init(&s->windows);
 	xc_list_init(&s->out);
 	xc_list_init(&s->link);
 	xc_list_init(&s->closing_link);
@@ -218,7 +217,7 @@ static void session_free(struct xd_session *s)
 	drop_output(s);
 	for (uint32_t i = 0; i < core->n_fabrics; i++)
 		if (s->pds[i])
-			core->fabrics[i].ops->pd_free(s->pds[i]);
+			xd_pd_free(s->pds[i]);
 	xc_assert(s->calls == 0 && s->refused == 0 && s->unfinished == 0);
 	xc_list_remove(&s->link);
 	xc_list_remove(&s->closing_link);
@@ -238,6 +237,28 @@ static void session_free(struct xd_session *s)
 	core->engine.ops->session_gone(core->engine.engine, conn);
 }
 
+/* Windows go before registrations. True: none is left. */
+static bool windows_gone(struct xd_session *s)
+{
+	bool gone = true;
+
+	for (uint32_t i = 0; i < s->core->n_fabrics; i++) {
+		if (!s->pds[i])
+			continue;
+		xd_windows_free(s->pds[i]);
+		gone &= s->pds[i]->n_windows == 0;
+	}
+	return gone || XD_SABOTAGE("windows-last");
+}
+
+static bool domains_empty(const struct xd_session *s)
+{
+	for (uint32_t i = 0; i < s->core->n_fabrics; i++)
+		if (s->pds[i] && s->pds[i]->n_objects)
+			return false;
+	return true;
+}
+
 void xd_session_advance(struct xd_session *s)
 {
 	struct xd_buffer *b;
@@ -246,13 +267,12 @@ void xd_session_advance(struct xd_session *s)
 	if (s->live_endpoints || s->live_listeners)
 		return;
 	/* No QP is left that could touch memory: windows, then registrations, then maps. */
-	xd_windows_free(s);
-	if (s->n_windows && !XD_SABOTAGE("windows-last"))
+	if (!windows_gone(s))
 		return;
 	while ((b = xc_slots_next(&s->buffers, &at)))
 		if (b->state == XD_BUFFER_LIVE)
 			xd_buffer_release(b);
-	if (s->closed && !s->live_buffers)
+	if (s->closed && !s->live_buffers && domains_empty(s))
 		session_free(s);
 }
 
@@ -432,18 +452,6 @@ bool xd_session_may_submit(const struct xd_session *s)
 	const struct xd_account *user = s->payer.user;
 
 	return user->turn != s->core->turn || user->submitted < XD_TURN_SEGMENTS;
-}
-
-int xd_session_pd(struct xd_session *s, uint32_t fabric, struct fabric_pd **ret)
-{
-	const struct fabric_ref *f = &s->core->fabrics[fabric];
-	int r = 0;
-
-	if (!s->pds[fabric])
-		r = f->ops->pd_alloc(f->fabric, s->uid, &s->pds[fabric]);
-	if (r == 0)
-		*ret = s->pds[fabric];
-	return r;
 }
 
 /* ------------------------------------------------------------------ what the client shall read */

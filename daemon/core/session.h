@@ -17,6 +17,7 @@
 #define XD_SESSION_MAGIC 0x78736573u
 
 struct xd_transfer;
+struct xd_pd;
 
 struct xd_core {
 	uint32_t magic;
@@ -25,12 +26,15 @@ struct xd_core {
 	uint32_t n_fabrics;
 	struct fabric_ref fabrics[XD_FABRICS_MAX];
 	struct fabric_caps caps[XD_FABRICS_MAX];
+	struct fabric_caps told[XD_FABRICS_MAX]; /* as clients are told them */
 	struct xc_list sessions;
 	struct xc_list closing; /* failed or closed ones, that unwind */
 	uint64_t last_session;
 	uint64_t turn; /* its number */
 	struct xc_slots qps;   /* endpoints by fabric_ep_attr.qp_num */
 	struct xc_list ending; /* endpoints whose QP goes down at the end of this turn */
+	struct xc_list staging; /* endpoints with copying to do */
+	int64_t copy_left; /* of this turn's budget; may be overdrawn by one copy */
 	struct xc_list spare;  /* transfers, for reuse */
 	uint32_t n_spare;
 	struct xc_list spare_grants;
@@ -79,14 +83,12 @@ struct xd_session {
 	bool closed; /* io has let go */
 	char name[65];
 	struct xd_payer payer;
-	struct fabric_pd *pds[XD_FABRICS_MAX];
+	struct xd_pd *pds[XD_FABRICS_MAX]; /* where endpoints have none of their own */
 	struct xc_slots buffers, endpoints, listeners, requests, grants;
 	uint32_t live_buffers, live_endpoints,
 		live_listeners;	  /* those that still unwind counted in */
 	struct xc_hash transfers; /* unfinished, by cookie */
 	struct xc_hash keys;	  /* live grants by rkey */
-	struct xc_list windows;	  /* free type-2 windows of pds[] */
-	uint32_t n_windows;
 	uint32_t unfinished; /* transfers not yet ended, RECVs and CANCELs left out */
 	uint32_t calls;
 	uint32_t refused; /* completions of refused requests that wait to be read: they carry no
@@ -107,9 +109,6 @@ void xd_session_tell(struct xd_session *s, struct xd_outnode *node);
 void xd_session_settle(struct xd_session *s);
 /* One step of the teardown of a failed or closed session; may free it. Called by the turn alone. */
 void xd_session_advance(struct xd_session *s);
-
-/* The session's protection domain in that fabric, made at first use. */
-int xd_session_pd(struct xd_session *s, uint32_t fabric, struct fabric_pd **ret);
 
 /* A call, counted; NULL when out of memory (the session has then been failed). */
 struct xd_call *xd_call_new(struct xd_session *s, uint64_t serial);

@@ -9,7 +9,7 @@
 #include "daemon/core/grant.h"
 #include "daemon/core/sabotage.h"
 #include "daemon/core/segments.h"
-#include "daemon/core/transfer.h"
+#include "daemon/core/stage.h"
 
 /*
  * The way in of a transfer: everything that a client says about it is checked here, once, and
@@ -245,46 +245,21 @@ static int check_endpoint(struct xd_transfer *t, char *why)
 	return 0;
 }
 
-void xd_transfer_limits(const struct xd_transfer *t, struct xd_plan_limits *ret)
-{
-	const struct fabric_caps *caps = xd_ep_caps(t->endpoint);
-
-	ret->wr_bytes = caps->max_message_bytes;
-	ret->max_sge = caps->max_sge;
-	if (t->request.opcode == XP_OP_READ)
-		ret->max_sge = caps->max_sge_rd;
-	else if (t->request.opcode == XP_OP_RECV)
-		ret->max_sge = caps->max_recv_sge;
-	if (t->request.remote_count)
-		ret->wr_bytes = xc_min_u64(ret->wr_bytes, XD_PLAN_WR_BYTES_MAX);
-}
-
-void xd_transfer_shape(const struct xd_transfer *t, struct xd_shape *ret)
-{
-	*ret = (struct xd_shape){
-		.opcode = t->request.opcode,
-		.n_local = t->request.local_count,
-		.n_remote = t->request.remote_count,
-		.local = t->segments,
-		.remote = t->segments + t->request.local_count,
-	};
-}
-
 static int plan(struct xd_transfer *t, char *why)
 {
 	struct xd_plan_limits limits;
-	struct xd_shape shape;
 
+	if (xd_transfer_plan(t, false) == 0)
+		return 0;
 	xd_transfer_limits(t, &limits);
-	xd_transfer_shape(t, &shape);
-	if (xd_plan_make(&shape, &limits, &t->plan) < 0) {
-		snprintf(why, XD_TEXT_MAX,
-			 "a message on this endpoint has at most %" PRIu32 " pieces and %" PRIu64
-			 " bytes; this one has %" PRIu64 " bytes in %" PRIu32 " segments",
-			 limits.max_sge, limits.wr_bytes, t->bytes, t->request.local_count);
-		return -EMSGSIZE;
-	}
-	return 0;
+	snprintf(why, XD_TEXT_MAX,
+		 "a message on this endpoint has at most %" PRIu64 " bytes, and at most %" PRIu64
+		 " in more than %" PRIu32 " pieces; this one has %" PRIu64 " bytes in %" PRIu32
+		 " segments",
+		 limits.wr_bytes, limits.stage_bytes,
+		 xd_must_stage(xd_ep_caps(t->endpoint)) ? 0 : limits.max_sge, t->bytes,
+		 t->request.local_count);
+	return -EMSGSIZE;
 }
 
 /* ------------------------------------------------------------------ admission */

@@ -13,6 +13,8 @@
 
 #define XD_TRANSFER_MAGIC 0x78747261u
 #define XD_SEGMENTS_OWN 8
+/* In a wr_id: of the receive queue. The rest is its sequence on the queue. */
+#define XD_RECV_BIT (UINT64_C(1) << 63)
 
 struct xd_grant;
 
@@ -38,10 +40,12 @@ struct xd_transfer {
 	bool used;		    /* its segments are counted at their buffers */
 	bool cancelled;		    /* no more of it is posted */
 	bool cut_due;		    /* cancelled after its next work request */
+	bool made;		    /* GRANT without a work request: what carries it is there, or refused */
 	struct xd_transfer *cancel; /* the CANCEL that waits for its end */
 	struct xd_grant *grant;	    /* GRANT, REVOKE: their grant */
 	struct xd_plan plan;
 	struct xd_cursor cursor;
+	struct xd_cursor out_cursor; /* staged READ, RECV: how far it has been copied out */
 	uint32_t posted, retired;    /* work requests */
 	uint32_t sequence;	     /* on the send queue, of the last posted */
 	int status;		     /* of the first of them that failed */
@@ -61,9 +65,23 @@ void xd_transfer_free(struct xd_transfer *t);
 struct xd_transfer *xd_transfer_new(struct xd_session *s, const struct xp_request *request);
 /* Counts, or no longer counts, it as a user of the buffers behind its local segments. */
 void xd_transfer_use_buffers(struct xd_transfer *t, bool use);
-/* What the planner is told of it. */
+/* What the planner is told of it; once it has a plan, with what that says of staging. */
 void xd_transfer_limits(const struct xd_transfer *t, struct xd_plan_limits *ret);
 void xd_transfer_shape(const struct xd_transfer *t, struct xd_shape *ret);
+/* Chooses its plan; stage: through a slab in any case. 0 or -EMSGSIZE. */
+int xd_transfer_plan(struct xd_transfer *t, bool stage);
+/* READ, WRITE or SEND. */
+static inline bool xd_is_send_op(const struct xd_transfer *t)
+{
+	return t->request.opcode <= XP_OP_SEND;
+}
+/* Its work requests in all: PLACED asks for a READ behind the WRITE. */
+static inline uint32_t xd_transfer_wrs(const struct xd_transfer *t)
+{
+	if (!xd_is_send_op(t))
+		return 1;
+	return t->plan.wrs + (t->request.flags & XP_F_PLACED ? 1 : 0);
+}
 
 /* An admitted transfer takes its place in its endpoint's order. */
 void xd_transfer_start(struct xd_transfer *t);
@@ -72,6 +90,14 @@ void xd_transfer_cut(struct xd_transfer *t);
 
 /* Posts what can be posted of an endpoint's waiting transfers, in order. */
 void xd_endpoint_pump(struct xd_endpoint *ep);
+/* Ends what has completed at the device, in order, as far as its data is in place. */
+void xd_endpoint_retire(struct xd_endpoint *ep);
+/* A GRANT or REVOKE that the device knows nothing of is over: it may be its turn to end. */
+void xd_endpoint_made(struct xd_endpoint *ep);
+/* Nothing that has completed at the device waits for its data. */
+bool xd_endpoint_retired(const struct xd_endpoint *ep);
+/* A turn of copying has come: retires, posts, and goes on with its end. */
+void xd_endpoint_advance(struct xd_endpoint *ep);
 /* The first of them was refused a resource: it is tried again after a while, and not for ever. */
 void xd_endpoint_wait(struct xd_endpoint *ep);
 /* Ends everything on the endpoint's queues with this status: its QP is gone, or was never made. */
@@ -83,9 +109,45 @@ void xd_endpoint_progress_check(struct xd_endpoint *ep);
 /* A work completion of an endpoint. */
 void xd_transfer_completed(struct xd_endpoint *ep, const struct ibv_wc *wc);
 
-/* The work request of a GRANT or REVOKE: 1 filled in, 0 it must wait, or a status that ends the
- * transfer. */
+/* Work requests of a transfer, ready to be posted. */
+#define XD_CHAIN_MAX 8
+
+struct xd_chain {
+	struct ibv_send_wr wr[XD_CHAIN_MAX];
+	struct ibv_sge sge[XD_CHAIN_MAX][XD_PLAN_SGE_MAX];
+	struct xd_cursor after[XD_CHAIN_MAX];
+	struct xd_wqe wqe[XD_CHAIN_MAX];
+	enum xd_ring_kind ring; /* XD_RINGS: nothing staged */
+	struct xd_ring_mark mark; /* before this chain */
+	uint32_t n;
+};
+
+enum xd_build {
+	XD_BUILT,
+	XD_BUILD_WAIT,	  /* for room or a resource: comes back with a completion, or is tried again */
+	XD_BUILD_PENDING, /* for something that is being made, whose end pumps */
+	XD_BUILD_LATER,	  /* for the next turn */
+};
+
+/*
+ * The next work requests of the first waiting transfer, up to `room`; the last is signalled, so that
+ * room always comes back. An enum xd_build, or a status that ends the transfer.
+ */
+int xd_chain_build(struct xd_transfer *t, uint32_t room, struct xd_chain *ret);
+/* Only so many of them were posted: what the rest took of a ring is given back. */
+void xd_chain_undo(struct xd_endpoint *ep, const struct xd_chain *c, uint32_t posted);
+/* A RECV's: its one SGE list. 0, -EAGAIN: no room in a slab, or a status. */
+int xd_recv_build(struct xd_transfer *t, struct ibv_sge *sge, int *ret_num_sge,
+		  struct xd_wqe *ret_wqe);
+
+/*
+ * The work request of a GRANT or REVOKE where windows carry grants: an enum xd_build, or a status
+ * that ends the transfer.
+ */
 int xd_grant_post(struct xd_transfer *t, struct ibv_send_wr *wr);
 int xd_revoke_post(struct xd_transfer *t, struct ibv_send_wr *wr);
+/* Elsewhere nothing is posted, and what carries the grant is made, or taken away. */
+void xd_grant_start(struct xd_transfer *t);
+void xd_revoke_start(struct xd_transfer *t);
 
 #endif

@@ -102,6 +102,8 @@ bool fake_memory_holds(uint64_t address);
 uint32_t fake_memory_regions(void);
 /* Dice of map and copy, which know no instance. */
 void fake_memory_init(uint64_t seed, uint32_t map_fail_permille, uint32_t fault_permille);
+/* Bytes of the daemon's own that are mapped now. */
+uint64_t fake_memory_slab_bytes(void);
 /* An access to this memory failed. */
 bool fake_memory_faulted(int fd);
 void fake_memory_done(void);

@@ -22,6 +22,7 @@ struct memory {
 static struct {
 	struct memory *all;
 	uint32_t n, regions;
+	uint64_t slab_bytes;
 	struct sim_rng rng;
 	uint32_t map_fail, fault;
 	struct xc_list dead;
@@ -73,6 +74,11 @@ bool fake_memory_holds(uint64_t address)
 			return true;
 	}
 	return false;
+}
+
+uint64_t fake_memory_slab_bytes(void)
+{
+	return mem.slab_bytes;
 }
 
 uint32_t fake_memory_regions(void)
@@ -143,6 +149,7 @@ int fake_slab_map(uint64_t size_bytes, struct fabric_region **ret, void **ret_me
 	*r = (struct fabric_region){ .magic = FAKE_REGION, .fd = -1, .size = size_bytes };
 	r->base = r->slab = calloc(1, size_bytes);
 	mem.regions++;
+	mem.slab_bytes += size_bytes;
 	*ret = r;
 	*ret_memory = r->base;
 	return 0;
@@ -159,6 +166,8 @@ void fake_region_unmap(struct fabric_region *r)
 	sim_check(!r->mrs, "I3", "a region is unmapped under %u registrations", r->mrs);
 	r->dead = true;
 	mem.regions--;
+	if (r->slab)
+		mem.slab_bytes -= r->size;
 	xc_list_append(&mem.dead, &r->link);
 }
 

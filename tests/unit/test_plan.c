@@ -107,7 +107,9 @@ static struct xd_shape random_shape(struct xd_plan_limits *limits)
 	} else {
 		s.n_remote = 0;
 	}
-	limits->max_sge = sges[below(XC_ARRAY_SIZE(sges))];
+	*limits = (struct xd_plan_limits){ .max_sge = sges[below(XC_ARRAY_SIZE(sges))] };
+	limits->stage_bytes = below(2) ? longest / 2 + below(1000) : 0;
+	limits->stage = s.n_remote && below(4) == 0;
 	limits->wr_bytes = below(3) ? UINT32_MAX : longest / 2 + 1 + below(1000);
 	return s;
 }
@@ -178,6 +180,15 @@ static bool one_line_goes_on(struct walk w, const struct xd_piece *p)
 
 /* ---- what holds for each work request, and for all */
 
+static uint64_t side_bytes(const struct xp_segment *side, uint32_t n)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		bytes += side[i].length;
+	return bytes;
+}
+
 static uint64_t check_piece(const struct xd_piece *p, const struct xd_plan_limits *limits,
 			    struct walk *l, struct walk *r)
 {
@@ -190,6 +201,12 @@ static uint64_t check_piece(const struct xd_piece *p, const struct xd_plan_limit
 		expect_line(l, p->sge[i].address, p->sge[i].key, p->sge[i].length);
 		bytes += p->sge[i].length;
 	}
+	if (limits->stage) {
+		/* It says how much; where that lies the cursor says. */
+		assert_int_equal(p->n_sge, 0);
+		assert_true(!r->n || p->bytes <= XD_PLAN_STAGE_BYTES);
+		bytes = p->bytes;
+	}
 	assert_int_equal(bytes, p->bytes);
 	if (r->n && bytes)
 		expect_line(r, p->remote_address, p->rkey, bytes);
@@ -201,7 +218,7 @@ static void check_full(const struct xd_piece *p, const struct xd_plan_limits *li
 		       const struct walk *r)
 {
 	assert_true(p->n_sge == limits->max_sge || p->bytes == limits->wr_bytes ||
-		    !one_line_goes_on(*r, p));
+		    (limits->stage && p->bytes == XD_PLAN_STAGE_BYTES) || !one_line_goes_on(*r, p));
 }
 
 static void check_shape(const struct xd_shape *s, const struct xd_plan_limits *limits,
@@ -211,11 +228,12 @@ static void check_shape(const struct xd_shape *s, const struct xd_plan_limits *l
 	struct walk r = { .side = s->remote, .n = s->n_remote };
 	struct xd_cursor cursor = { 0 }, again = { 0 };
 	struct xd_piece piece, twin;
+	uint64_t bytes = 0;
 	uint32_t wrs = 0;
 
 	while (xd_plan_next(s, limits, &cursor, &piece)) {
 		wrs++;
-		check_piece(&piece, limits, &l, &r);
+		bytes += check_piece(&piece, limits, &l, &r);
 		if (s->n_remote && !at_end(&r))
 			check_full(&piece, limits, &r);
 		memset(&twin, 0xa5, sizeof(twin));
@@ -225,22 +243,14 @@ static void check_shape(const struct xd_shape *s, const struct xd_plan_limits *l
 		assert_int_equal(twin.remote_address, piece.remote_address);
 		assert_memory_equal(twin.sge, piece.sge, piece.n_sge * sizeof(piece.sge[0]));
 	}
-	assert_true(at_end(&l) && at_end(&r));
+	assert_true((limits->stage ? bytes == side_bytes(s->local, s->n_local) : at_end(&l)) &&
+		    at_end(&r));
 	assert_int_equal(wrs, plan->wrs);
 	assert_true(wrs >= 1);
 	if (s->n_remote && plan->rung == XD_RUNG_DIRECT)
 		assert_true(wrs == 1 || wrs <= lines(s->remote, s->n_remote));
 	if (plan->rung == XD_RUNG_SPLIT)
 		assert_true(wrs > lines(s->remote, s->n_remote));
-}
-
-static uint64_t side_bytes(const struct xp_segment *side, uint32_t n)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		bytes += side[i].length;
-	return bytes;
 }
 
 static void random_shapes(void **unused)
@@ -259,9 +269,16 @@ static void random_shapes(void **unused)
 		int r = xd_plan_make(&s, &limits, &plan);
 
 		if (message && !fits) {
-			assert_int_equal(r, -EMSGSIZE);
-			refused++;
-			continue;
+			bool staged = side_bytes(s.local, s.n_local) <= limits.wr_bytes &&
+				      side_bytes(s.local, s.n_local) <= limits.stage_bytes;
+
+			assert_int_equal(r, staged ? 0 : -EMSGSIZE);
+			if (staged)
+				assert_int_equal(plan.rung, XD_RUNG_STAGE);
+			limits.stage = staged;
+			refused += !staged;
+			if (!staged)
+				continue;
 		}
 		assert_int_equal(r, 0);
 		assert_int_equal(xd_plan_make(&s, &limits, &twin), 0);

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include <errno.h>
+#include <string.h>
+
+#include "common/assert.h"
+#include "daemon/core/grant.h"
+#include "daemon/core/stage.h"
+
+/*
+ * Grants that are copies, for devices that do not hold rights, or serve a key that is dead. The
+ * slab of one is used again only for the same endpoint and the same direction, until the QP is
+ * gone: whatever such a key still reaches was for this peer.
+ */
+
+#define COPY_BYTES (UINT64_C(256) << 10)
+#define PAGE_BYTES UINT64_C(4096)
+#define LARGE_BYTES (UINT64_C(1) << 20)
+#define LARGE_STEP (UINT64_C(64) << 10)
+/* Where a slab lies for its device, where that honours such a wish: no address of ours. */
+#define COPIED_IOVA (UINT64_C(1) << 40)
+
+/* ------------------------------------------------------------------ slabs */
+
+/* Few sizes, so that one fits the next grant. */
+static uint64_t slab_bytes(uint32_t length)
+{
+	uint64_t bytes = PAGE_BYTES;
+
+	if (length > LARGE_BYTES)
+		return (length + LARGE_STEP - 1) / LARGE_STEP * LARGE_STEP;
+	while (bytes < length)
+		bytes *= 2;
+	return bytes;
+}
+
+static void slab_idle(struct xd_grant *g)
+{
+	struct xd_endpoint *ep = g->endpoint;
+	struct xd_slab *slab = g->slab;
+
+	g->slab = NULL;
+	if (ep->gone)
+		xd_slab_free(slab);
+	else
+		xc_list_append(&ep->idle_slabs[g->write], &slab->link);
+}
+
+void xd_copied_free(struct xd_endpoint *ep)
+{
+	struct xd_slab *slab;
+
+	for (int i = 0; i < 2; i++)
+		while ((slab = xc_list_first(&ep->idle_slabs[i], struct xd_slab, link)))
+			xd_slab_free(slab);
+}
+
+static void begin(struct xd_grant *g, enum xd_copying what)
+{
+	g->copying = what;
+	g->copied_bytes = 0;
+	if (xc_list_empty(&g->copy_link))
+		xc_list_append(&g->endpoint->copies, &g->copy_link);
+	xd_stage_soon(g->endpoint);
+}
+
+static void slab_ready(struct xd_slab *slab, int status)
+{
+	struct xd_grant *g = slab->owner;
+
+	if (status < 0) {
+		g->slab = NULL;
+		xd_grant_made(g, status);
+	} else {
+		begin(g, XD_COPY_FILL);
+	}
+}
+
+int xd_copied_make(struct xd_grant *g)
+{
+	struct xd_endpoint *ep = g->endpoint;
+	uint64_t bytes = slab_bytes(g->length);
+	struct xd_slab *slab;
+	int r;
+
+	xc_list_for_each(slab, &ep->idle_slabs[g->write], link) {
+		if (slab->size_bytes == bytes) {
+			xc_list_remove(&slab->link);
+			g->slab = slab;
+			begin(g, XD_COPY_FILL);
+			return -EINPROGRESS;
+		}
+	}
+	r = xd_slab_new(ep->pd, bytes, XD_SLAB_NO_KEY, slab_ready, g, &g->slab);
+	if (r == 0)
+		return -EINPROGRESS;
+	return r == -XP_E_QUOTA ? -XP_E_QUARANTINE : r;
+}
+
+/* ------------------------------------------------------------------ copying */
+
+static void registered(struct fabric_done *done, int status)
+{
+	struct xd_grant *g = xc_container_of(done, struct xd_grant, done);
+
+	if (status < 0)
+		g->mr = NULL;
+	xd_grant_made(g, status);
+}
+
+static void filled(struct xd_grant *g, int status)
+{
+	const struct fabric_ref *f = xd_ep_fabric(g->endpoint);
+	int r = status;
+
+	if (r == 0 && g->state != XD_GRANT_KILLING) {
+		g->done.fn = registered;
+		r = f->ops->mr_reg(g->endpoint->pd->pd, g->slab->region, 0, g->length, COPIED_IOVA,
+				   xd_grant_access(g), &g->done, &g->mr);
+	}
+	if (r == -EINPROGRESS)
+		return;
+	if (r < 0)
+		g->mr = NULL;
+	xd_grant_made(g, r);
+}
+
+static void synced(struct xd_grant *g)
+{
+	if (g->sync)
+		g->endpoint->n_sync--;
+	g->sync = false;
+}
+
+static void copied(struct xd_grant *g, int status)
+{
+	enum xd_copying what = g->copying;
+
+	xc_list_remove(&g->copy_link);
+	g->copying = XD_COPY_NONE;
+	if (what == XD_COPY_FILL) {
+		filled(g, status);
+		return;
+	}
+	synced(g);
+	if (what == XD_COPY_LAST) {
+		slab_idle(g);
+		xd_grant_dead(g, false);
+	}
+}
+
+/* A quantum of the first copy. */
+static void copy_some(struct xd_grant *g)
+{
+	uint64_t at = g->copied_bytes, n = xc_min_u64(g->length - at, COPY_BYTES);
+	uint8_t *memory = (uint8_t *)g->slab->memory + at;
+	bool fill = g->copying == XD_COPY_FILL;
+	int r = 0;
+
+	if (xd_session_ending(g->session) || (fill && g->state == XD_GRANT_KILLING)) {
+		copied(g, -XP_E_FLUSHED);
+		return;
+	}
+	if (fill && g->write)
+		memset(memory, 0, n); /* one that was used before */
+	else
+		r = xd_copy(g->buffer, g->offset + at, memory, n, !fill);
+	g->copied_bytes += n;
+	if (r < 0 || g->copied_bytes == g->length)
+		copied(g, r);
+}
+
+bool xd_copied_advance(struct xd_endpoint *ep)
+{
+	struct xd_grant *g;
+
+	while ((g = xc_list_first(&ep->copies, struct xd_grant, copy_link))) {
+		if (!xd_may_copy(ep->session->core)) {
+			xd_stage_soon(ep);
+			return false;
+		}
+		copy_some(g);
+	}
+	return true;
+}
+
+bool xd_copied_release(struct xd_grant *g)
+{
+	if (!g->slab)
+		return true;
+	if (g->write && g->revoke && !xd_session_ending(g->session)) {
+		begin(g, XD_COPY_LAST);
+		return false;
+	}
+	xc_list_remove(&g->copy_link);
+	synced(g);
+	slab_idle(g);
+	return true;
+}
+
+/* ------------------------------------------------------------------ before a RECV completes */
+
+bool xd_grants_synced(struct xd_endpoint *ep)
+{
+	struct xd_grant *g;
+
+	if (!xd_must_stage(xd_ep_caps(ep)) || (int32_t)(ep->rq_synced - ep->rq_head) > 0)
+		return true;
+	if (!ep->syncing) {
+		ep->syncing = true;
+		ep->sync_to = ep->rq_done;
+		xc_list_for_each(g, &ep->grants, link) {
+			if (!g->write || !g->mr || g->copying != XD_COPY_NONE)
+				continue;
+			g->sync = true;
+			ep->n_sync++;
+			begin(g, XD_COPY_SYNC);
+		}
+	}
+	xd_copied_advance(ep);
+	if (ep->n_sync)
+		return false;
+	ep->syncing = false;
+	ep->rq_synced = ep->sync_to;
+	return true;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "daemon/core/pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/assert.h"
+#include "daemon/core/sabotage.h"
+
+/* Where slabs lie for their device: below the first buffer (buffer.c), and no address of ours. */
+#define SLAB_IOVA (UINT64_C(1) << 40)
+
+/* ------------------------------------------------------------------ going */
+
+static void slab_gone(struct xd_slab *slab)
+{
+	struct xd_session *s = slab->pd->session;
+	struct xd_pd *pd = slab->pd;
+
+	xd_uncharge(&s->payer, XD_LIMIT_pinned, slab->size_bytes);
+	xd_core_count(s->core, XD_COUNTER_slab_bytes, -(int64_t)slab->size_bytes);
+	xd_core_count(s->core, XD_COUNTER_pinned_bytes, -(int64_t)slab->size_bytes);
+	free(slab);
+	xd_pd_lost(pd);
+}
+
+static void unmap_run(struct xd_job *job)
+{
+	struct xd_slab *slab = xc_container_of(job, struct xd_slab, job);
+
+	slab->ops->region_unmap(slab->region);
+}
+
+static void unmap_done(struct xd_job *job)
+{
+	slab_gone(xc_container_of(job, struct xd_slab, job));
+}
+
+static void unmap(struct xd_slab *slab)
+{
+	slab->state = XD_SLAB_UNMAPPING;
+	slab->job.run = unmap_run;
+	slab->job.done = unmap_done;
+	xd_help(slab->pd->session->core, &slab->job);
+}
+
+static void deregistered(struct fabric_done *done, int status)
+{
+	xc_assert(status == 0);
+	unmap(xc_container_of(done, struct xd_slab, done));
+}
+
+static void deregister(struct xd_slab *slab)
+{
+	int r = 0;
+
+	slab->state = XD_SLAB_DEREGISTERING;
+	slab->done.fn = deregistered;
+	if (slab->mr)
+		r = slab->ops->mr_dereg(slab->mr, &slab->done);
+	if (r != -EINPROGRESS)
+		deregistered(&slab->done, r);
+}
+
+void xd_slab_free(struct xd_slab *slab)
+{
+	xc_list_remove(&slab->link);
+	if (slab->state == XD_SLAB_READY)
+		deregister(slab);
+	else
+		slab->unwanted = true;
+}
+
+/* ------------------------------------------------------------------ coming */
+
+static void fail(struct xd_slab *slab, int status)
+{
+	if (!slab->unwanted)
+		slab->ready(slab, status);
+	if (slab->region)
+		unmap(slab);
+	else
+		slab_gone(slab);
+}
+
+static void registered(struct fabric_done *done, int status)
+{
+	struct xd_slab *slab = xc_container_of(done, struct xd_slab, done);
+
+	if (status < 0) {
+		slab->mr = NULL;
+		fail(slab, status);
+		return;
+	}
+	slab->state = XD_SLAB_READY;
+	if (slab->unwanted)
+		deregister(slab);
+	else
+		slab->ready(slab, 0);
+}
+
+static void map_done(struct xd_job *job)
+{
+	struct xd_slab *slab = xc_container_of(job, struct xd_slab, job);
+	int r = 0;
+
+	if (slab->status < 0) {
+		slab->region = NULL;
+		fail(slab, slab->status);
+		return;
+	}
+	slab->state = XD_SLAB_REGISTERING;
+	slab->done.fn = registered;
+	if (slab->access != XD_SLAB_NO_KEY)
+		r = slab->ops->mr_reg(slab->pd->pd, slab->region, 0, slab->size_bytes, SLAB_IOVA,
+				      slab->access, &slab->done, &slab->mr);
+	if (r != -EINPROGRESS)
+		registered(&slab->done, r);
+}
+
+static void map_run(struct xd_job *job)
+{
+	struct xd_slab *slab = xc_container_of(job, struct xd_slab, job);
+
+	slab->status = slab->ops->slab_map(slab->size_bytes, &slab->region, &slab->memory);
+}
+
+int xd_slab_new(struct xd_pd *pd, uint64_t size_bytes, int access,
+		void (*ready)(struct xd_slab *slab, int status), void *owner, struct xd_slab **ret)
+{
+	struct xd_session *s = pd->session;
+	struct xd_slab *slab;
+	int r = xd_charge(&s->payer, XD_LIMIT_pinned, size_bytes, NULL, 0);
+
+	if (r < 0)
+		return r;
+	slab = calloc(1, sizeof(*slab));
+	if (!slab) {
+		xd_uncharge(&s->payer, XD_LIMIT_pinned, size_bytes);
+		return -ENOMEM;
+	}
+	*slab = (struct xd_slab){
+		.pd = pd,
+		.size_bytes = size_bytes,
+		.access = access,
+		.ready = ready,
+		.owner = owner,
+		.ops = s->core->fabrics[pd->fabric].ops,
+		.job = { .helper = XD_HELP_MEMORY,
+			 .owner = s->uid,
+			 .run = map_run,
+			 .done = map_done },
+	};
+	xc_list_init(&slab->link);
+	pd->n_objects++;
+	xd_core_count(s->core, XD_COUNTER_slab_bytes, (int64_t)size_bytes);
+	xd_core_count(s->core, XD_COUNTER_pinned_bytes, (int64_t)size_bytes);
+	xd_help(s->core, &slab->job);
+	*ret = slab;
+	return 0;
+}
+
+/* ------------------------------------------------------------------ rings */
+
+int xd_ring_take(struct xd_ring *ring, uint64_t bytes, uint64_t *ret_offset)
+{
+	uint64_t size = ring->slab->size_bytes, at, skip;
+
+	xc_assert(ring->ready && bytes <= size);
+	if (ring->head == ring->tail)
+		ring->head = ring->tail = 0; /* from the start: all of it is one piece */
+	at = ring->tail % size;
+	skip = at + bytes > size ? size - at : 0;
+	if (ring->tail + skip + bytes - ring->head > size && !XD_SABOTAGE("overrun-a-ring"))
+		return -EAGAIN;
+	ring->tail += skip + bytes;
+	*ret_offset = skip ? 0 : at;
+	return 0;
+}
