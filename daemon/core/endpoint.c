@@ -312,10 +312,10 @@ static void make_qp(struct xd_endpoint *ep)
 
 void xd_endpoint_staged(struct xd_endpoint *ep, int status)
 {
-	if (ep->state != XD_EP_CREATING)
-		return;
 	ep->busy = false;
-	if (status < 0)
+	if (ep->state == XD_EP_ENDING)
+		take_down_soon(ep);
+	else if (status < 0)
 		xd_endpoint_end(ep, status,
 				status == -XP_E_QUOTA
 					? "the slab for its RECVs would exceed this user's limit of pinned memory"

@@ -56,7 +56,10 @@ void xd_pd_clear(struct xd_pd *pd)
 	struct xd_buffer *b;
 	uint32_t at = 0;
 
+	pd->clearing = true;
 	xd_windows_free(pd);
+	if (pd->n_windows)
+		return; /* the last of them comes back here: a bound one holds its registration */
 	while (pd->keys.count && (b = xc_slots_next(&pd->session->buffers, &at))) {
 		struct xc_hash_node *n = xc_hash_find(&pd->keys, b->number);
 

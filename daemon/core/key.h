@@ -22,6 +22,7 @@ struct xd_pd {
 	struct xc_hash keys;	/* by their buffer's number */
 	struct xc_list windows; /* free type-2 windows */
 	uint32_t n_windows;
+	bool clearing;
 	uint32_t n_objects; /* keys, windows, slabs; those that come or go counted in */
 	/* when a registration was last refused; 0 = never */
 	uint64_t refused_ns;

@@ -19,6 +19,8 @@ static void window_free(struct xd_window *w)
 	xc_list_remove(&w->link);
 	pd->n_windows--;
 	free(w);
+	if (pd->clearing && pd->n_windows == 0)
+		xd_pd_clear(pd);
 	xd_pd_lost(pd);
 }
 
