@@ -101,6 +101,8 @@ struct fabric_caps {
 	bool signal_all;
 	/* peers hear private data padded with zeros to some length */
 	bool private_data_padded;
+	/* a request whose peer gives up is taken back (conn_gone); else its answer finds out */
+	bool conn_gone;
 	const struct fabric_fact *facts;
 	size_t n_facts;
 };

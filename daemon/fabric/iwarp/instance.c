@@ -21,6 +21,7 @@ static const struct fabric_caps iwarp_caps = {
 	.remote_invalidate = true,
 	.receiver_not_ready = true,
 	.acknowledged = true,
+	.conn_gone = true,
 };
 
 int iwarp_fabric_open(const struct iwarp_options *options, const struct xd_engine_ref *engine,
