@@ -34,6 +34,8 @@ enum xd_helper {
 	XD_HELP_CLOSE,  /* close() of a descriptor that a client passed */
 	XD_HELP_NAMES,  /* getaddrinfo() */
 	XD_HELP_VERBS,  /* blocking verbs and rdma_cm calls */
+	XD_HELP_CONNECT, /* rdma_connect(): as long as a silent peer likes */
+	XD_HELP_DEVICES, /* examining and opening devices */
 	XD_HELPERS,
 };
 

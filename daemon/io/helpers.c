@@ -18,6 +18,8 @@ static const unsigned threads_max[XD_HELPERS] = {
 	[XD_HELP_CLOSE] = THREADS_MAX,
 	[XD_HELP_NAMES] = 4,
 	[XD_HELP_VERBS] = 4,
+	[XD_HELP_CONNECT] = THREADS_MAX,
+	[XD_HELP_DEVICES] = 4,
 };
 
 struct worker {
