@@ -366,14 +366,30 @@ static bool meets(const struct fabric_caps *caps, const char *require)
 	return strcmp(require, caps->name) == 0;
 }
 
-/* The first fabric that carries the address. 0, or why none does. */
+uint32_t xd_fabric_at(const struct xd_core *core, uint32_t place)
+{
+	uint32_t seen = 0;
+
+	for (int soft = 0; soft < 2; soft++)
+		for (uint32_t i = 0; i < core->n_fabrics; i++)
+			if ((core->caps[i].kind == FABRIC_IWARP_SOFT) == soft && seen++ == place)
+				return i;
+	return 0;
+}
+
+/*
+ * The device that owns the route's local address carries the connection; where none does, or another
+ * is asked for, the fabric that needs no device. 0, or why none does.
+ */
 static int route(struct xd_endpoint *ep, const struct xc_addr *to, char *why)
 {
 	struct xd_core *core = ep->session->core;
 	int r = -ENETUNREACH;
 
 	snprintf(why, XD_TEXT_MAX, "this daemon has no fabric that meets require=%s", ep->require);
-	for (uint32_t i = 0; i < core->n_fabrics; i++) {
+	for (uint32_t place = 0; place < core->n_fabrics; place++) {
+		uint32_t i = xd_fabric_at(core, place);
+
 		if (!meets(&core->caps[i], ep->require))
 			continue;
 		r = core->fabrics[i].ops->route(core->fabrics[i].fabric, to, why, XD_TEXT_MAX);

@@ -143,19 +143,38 @@ struct xd_request {
 	uint8_t private_data[FABRIC_PRIVATE_DATA_MAX];
 };
 
+/* Where one fabric listens for a listener. */
+struct xd_ear {
+	struct xd_listener *listener;
+	uint32_t fabric;
+	struct fabric_listener *fl;
+	struct fabric_done done;
+};
+
+/* One address and port, on every fabric that has the address: peers may come by any of them. */
 struct xd_listener {
 	struct xd_session *session;
 	uint32_t number;
-	uint32_t fabric;
-	struct fabric_listener *fl;
+	struct xd_ear ears[XD_FABRICS_MAX];
+	uint32_t n_ears;
 	uint32_t backlog, n_requests;
 	struct xc_list requests;
 	struct xc_addr at;
+	/* while it is being made: the address and the place of the fabric that are tried, and how often
+	 * a port was chosen that another fabric had in use */
+	int address;
+	uint32_t place, tries;
+	int status; /* of the last refusal */
 	bool ended; /* its session ended while it was being made */
 	struct xd_call *call;
-	struct fabric_done done;
 	struct xd_resolve resolve;
 };
+
+/*
+ * Fabrics in the order in which they are asked: devices as they came, then the one that needs none.
+ * place: 0 to n_fabrics - 1.
+ */
+uint32_t xd_fabric_at(const struct xd_core *core, uint32_t place);
 
 static inline const struct fabric_ref *xd_ep_fabric(const struct xd_endpoint *ep)
 {

@@ -11,6 +11,8 @@
 
 #define BACKLOG_DEFAULT 128
 #define BACKLOG_MAX 1024
+/* Ports chosen anew because another fabric had the first in use. */
+#define PORT_TRIES 16
 
 /* ------------------------------------------------------------------ listeners */
 
@@ -37,6 +39,16 @@ static void reject(struct xd_request *r, const void *private_data, size_t bytes)
 	xd_request_free(r);
 }
 
+static void close_ears(struct xd_listener *l)
+{
+	for (uint32_t i = 0; i < l->n_ears; i++) {
+		const struct xd_ear *ear = &l->ears[i];
+
+		l->session->core->fabrics[ear->fabric].ops->listener_free(ear->fl);
+	}
+	l->n_ears = 0;
+}
+
 static void listener_down(struct xd_listener *l)
 {
 	struct xd_request *r;
@@ -51,9 +63,7 @@ static void listener_down(struct xd_listener *l)
 			reject(r, NULL, 0);
 		}
 	}
-	if (l->fl)
-		l->session->core->fabrics[l->fabric].ops->listener_free(l->fl);
-	l->fl = NULL;
+	close_ears(l);
 	listener_free(l);
 }
 
@@ -79,14 +89,8 @@ static void listen_failed(struct xd_listener *l, int status, const char *why)
 	listener_free(l);
 }
 
-static void listening(struct fabric_done *done, int status)
+static void listening(struct xd_listener *l)
 {
-	struct xd_listener *l = xc_container_of(done, struct xd_listener, done);
-
-	if (status < 0) {
-		listen_failed(l, status, NULL);
-		return;
-	}
 	l->call->number = l->number;
 	l->call->address = l->at;
 	xd_call_reply(l->call, 0, NULL);
@@ -95,36 +99,108 @@ static void listening(struct fabric_done *done, int status)
 		listener_down(l);
 }
 
-/* The first address that the configuration allows and a fabric can listen at. */
-static void listen_somewhere(struct xd_listener *l)
+static void try_address(struct xd_listener *l);
+
+/* The address has been tried on every fabric. */
+static void address_tried(struct xd_listener *l)
+{
+	/* A port that one fabric chose may be another's: then they choose again. */
+	bool again = l->status == -EADDRINUSE && l->n_ears && l->resolve.port == 0 &&
+		     ++l->tries < PORT_TRIES;
+
+	if (!l->status && l->n_ears) {
+		listening(l);
+		return;
+	}
+	close_ears(l);
+	if (!again)
+		l->address++;
+	try_address(l);
+}
+
+/* Is this address, and so this port of TCP, a device's that speaks iWARP itself? */
+static bool taken_by_device(const struct xd_listener *l)
+{
+	const struct xd_core *core = l->session->core;
+
+	for (uint32_t i = 0; i < l->n_ears; i++)
+		if (core->caps[l->ears[i].fabric].kind == FABRIC_IWARP && !xc_addr_is_any(&l->at))
+			return true;
+	return false;
+}
+
+static void heard(struct fabric_done *done, int status);
+
+/* One fabric. -EINPROGRESS: heard() goes on. */
+static int try_fabric(struct xd_listener *l, uint32_t fabric)
 {
 	struct xd_session *s = l->session;
-	int r = -XP_E_DENIED;
+	struct xd_ear *ear = &l->ears[l->n_ears];
+	const struct fabric_ref *f = &s->core->fabrics[fabric];
 
-	for (int i = 0; i < l->resolve.n; i++) {
-		l->at = l->resolve.addr[i];
+	if (s->core->caps[fabric].kind == FABRIC_IWARP_SOFT && taken_by_device(l))
+		return -EADDRNOTAVAIL;
+	*ear = (struct xd_ear){ .listener = l, .fabric = fabric, .done.fn = heard };
+	return f->ops->listen(f->fabric, &l->at, s->uid, ear, &ear->done, &ear->fl, &l->at);
+}
+
+/* False: no more fabrics need be tried at this address. */
+static bool tried(struct xd_listener *l, int status)
+{
+	l->place++;
+	if (status == 0)
+		l->n_ears++;
+	else if (!l->status && (status != -EADDRNOTAVAIL || !l->n_ears))
+		l->status = status;
+	/* A fabric that has not got the address is passed over; any other refusal is one of all. */
+	if (l->n_ears && l->status == -EADDRNOTAVAIL)
+		l->status = 0;
+	return status == 0 || status == -EADDRNOTAVAIL;
+}
+
+static void try_fabrics(struct xd_listener *l)
+{
+	int r;
+
+	while (l->place < l->session->core->n_fabrics) {
+		r = try_fabric(l, xd_fabric_at(l->session->core, l->place));
+		if (r == -EINPROGRESS)
+			return;
+		if (!tried(l, r))
+			break;
+	}
+	address_tried(l);
+}
+
+static void heard(struct fabric_done *done, int status)
+{
+	struct xd_listener *l = xc_container_of(done, struct xd_ear, done)->listener;
+
+	if (tried(l, status))
+		try_fabrics(l);
+	else
+		address_tried(l);
+}
+
+/* The first address that the configuration allows and that can be listened at. */
+static void try_address(struct xd_listener *l)
+{
+	struct xd_session *s = l->session;
+
+	for (; l->address < l->resolve.n; l->address++) {
+		l->at = l->resolve.addr[l->address];
 		if (!xd_policy_may_listen(s->core->quota.policy, s->uid, s->gids, s->n_gids,
 					  &l->at))
 			continue;
-		l->done.fn = listening;
-		for (l->fabric = 0; l->fabric < s->core->n_fabrics; l->fabric++) {
-			const struct fabric_ref *f = &s->core->fabrics[l->fabric];
-
-			r = f->ops->listen(f->fabric, &l->at, s->uid, l, &l->done, &l->fl, &l->at);
-			if (r == -EINPROGRESS)
-				return;
-			if (r == 0) {
-				listening(&l->done, 0);
-				return;
-			}
-		}
+		l->place = 0;
+		l->status = 0;
+		try_fabrics(l);
+		return;
 	}
-	if (r == -XP_E_DENIED)
-		listen_failed(
-			l, r,
-			"the daemon's configuration does not allow this user to listen there");
-	else
-		listen_failed(l, r, NULL);
+	listen_failed(l, l->status ? l->status : -XP_E_DENIED,
+		      l->status ? NULL
+				: "the daemon's configuration does not allow this user to listen "
+				  "there");
 }
 
 static void listen_resolved(struct xd_resolve *resolve)
@@ -136,7 +212,7 @@ static void listen_resolved(struct xd_resolve *resolve)
 	else if (l->ended)
 		listen_failed(l, -XP_E_FLUSHED, NULL);
 	else
-		listen_somewhere(l);
+		try_address(l);
 }
 
 static struct xd_listener *listener_new(struct xd_session *s, struct xd_call *call,
@@ -191,7 +267,7 @@ void xd_session_listen(struct xd_session *s, uint64_t serial, const char *host, 
 		return;
 	r = xd_resolve_start(s, &l->resolve, host, (uint16_t)port, listen_resolved);
 	if (r == 0)
-		listen_somewhere(l);
+		try_address(l);
 	else if (r != -EINPROGRESS)
 		listen_failed(l, r, "a host has 1 to 255 characters");
 }
@@ -240,7 +316,8 @@ void xd_request_free(struct xd_request *r)
 void *xd_on_connect_request(void *listener_ctx, struct fabric_conn *conn,
 			    const struct fabric_conn_info *info)
 {
-	struct xd_listener *l = listener_ctx;
+	const struct xd_ear *ear = listener_ctx;
+	struct xd_listener *l = ear->listener;
 	struct xd_session *s = l->session;
 	struct xd_request *r;
 
@@ -259,7 +336,7 @@ void *xd_on_connect_request(void *listener_ctx, struct fabric_conn *conn,
 	r->session = s;
 	r->listener = l;
 	r->conn = conn;
-	r->fabric = l->fabric;
+	r->fabric = ear->fabric;
 	r->peer = info->peer;
 	r->peer_uid = info->peer_uid;
 	r->private_data_bytes = (uint16_t)info->private_data_bytes;

@@ -240,16 +240,28 @@ static const struct xd_column listener_columns[] = {
 	{ "backlog", "1", true },
 };
 
+static const char *listener_fabrics(const struct xd_core *core, const struct xd_listener *l,
+				    char names[static XD_FABRICS_MAX * (FABRIC_NAME_MAX + 1)])
+{
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < l->n_ears; i++)
+		at += (size_t)sprintf(names + at, "%s%s", i ? " " : "",
+				      core->caps[l->ears[i].fabric].name);
+	return names;
+}
+
 static void write_listener(const struct xd_session *s, const void *object,
 			   struct xd_table_sink *sink)
 {
 	const struct xd_listener *l = object;
+	char names[XD_FABRICS_MAX * (FABRIC_NAME_MAX + 1)] = "";
 
 	number(sink, s->number);
 	number(sink, s->uid);
 	number(sink, l->number);
 	address(sink, &l->at);
-	text(sink, l->fl ? s->core->caps[l->fabric].name : "");
+	text(sink, listener_fabrics(s->core, l, names));
 	number(sink, l->n_requests);
 	number(sink, l->backlog);
 }
