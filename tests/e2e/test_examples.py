@@ -46,10 +46,29 @@ def pingpong_of_two_users(t):
          r'100 blocks of 4096 bytes')
 
 
+@test(users=2)
+def xfer_ping_of_two_users(t):
+    address = raw.ADDRESS + ':7174'
+    server = t.spawn([program(t, 'xfer-ping'), '-v', 'server', address], user=1)
+    until(lambda: t.admin().query('listeners'), 'the server listens')
+    says(t, [program(t, 'xfer-ping'), '-C', '20', '-S', '1000', 'client', address],
+         r'20 rounds of 1000 bytes, all of them right')
+    output, errors = server.communicate(timeout=20)
+    equal(server.returncode, 0, 'status of the server (%s)' % errors)
+    check(b'ping data: rdma-ping-19: ' in output and b'20 rounds served' in output, 'the server says %s' % output)
+
+
+@test()
+def xfer_ping_wants_good_arguments(t):
+    for arguments in ((), ('-C', '0', 'client'), ('-S', '31', 'client'), ('-S', '65537', 'client'), ('neither',)):
+        status, _, errors = t.run([program(t, 'xfer-ping'), *arguments])
+        check(status == 2 and 'usage' in errors, '%s: %d %s' % (arguments, status, errors))
+
+
 @test()
 def without_a_daemon(t):
-    for name in ('first', 'poll-loop', 'pingpong'):
-        process = t.spawn([program(t, name)], daemon=t.more_daemon(start=False))
+    for name in ('first', 'poll-loop', 'pingpong', 'xfer-ping'):
+        process = t.spawn([program(t, name), *(['client'] if name == 'xfer-ping' else [])], daemon=t.more_daemon(start=False))
         _, errors = process.communicate(timeout=30)
         check(process.returncode > 0 and b'/client/sock' in errors, '%s: %d %s' %
               (name, process.returncode, errors))
