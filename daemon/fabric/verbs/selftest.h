@@ -27,34 +27,35 @@
  * WINDOW_*: type-2 windows. MR_*, PD_*, DEREG_*: exact registrations.
  */
 #define VERBS_QUESTIONS(X)                                                                         \
-	X(WINDOW_BIND, "window_bind")             /* can be bound, and a READ by one works */      \
-	X(WINDOW_BOUNDS, "window_bounds")         /* reach no byte outside */                      \
-	X(WINDOW_RIGHTS, "window_rights")         /* read-only and write-only hold */              \
-	X(WINDOW_QP, "window_qp")                 /* another QP of the same PD cannot use it */    \
-	X(WINDOW_DEAD, "window_dead")             /* dead after LOCAL_INV, rebind, dealloc */      \
+	X(WINDOW_BIND, "window_bind")	  /* can be bound, and a READ by one works */              \
+	X(WINDOW_BOUNDS, "window_bounds") /* reach no byte outside */                              \
+	X(WINDOW_RIGHTS, "window_rights") /* read-only and write-only hold */                      \
+	X(WINDOW_QP, "window_qp")	  /* another QP of the same PD cannot use it */            \
+	X(WINDOW_DEAD, "window_dead")	  /* dead after LOCAL_INV, rebind, dealloc */              \
 	X(WINDOW_INV_UNDER_READ, "window_inv_under_read") /* LOCAL_INV stops a running READ */     \
-	X(MR_REMOTE_READ, "mr_remote_read")       /* not readable without REMOTE_READ */           \
-	X(MR_REMOTE_WRITE, "mr_remote_write")     /* not writable without REMOTE_WRITE */          \
-	X(MR_BOUNDS, "mr_bounds")                 /* reach no byte outside */                      \
-	X(PD_SEPARATION, "pd_separation")         /* a key of another PD is refused */             \
-	X(PD_SHARED, "pd_shared")                 /* a key of the same PD serves any QP */         \
-	X(DEREG_DEAD, "dereg_dead")               /* dead after dereg_mr */                        \
-	X(DEREG_UNDER_READ, "dereg_under_read")   /* dereg_mr stops a running READ */              \
-	X(DEREG_UNDER_WRITE, "dereg_under_write") /* dereg_mr stops a running WRITE */             \
-	X(READ_SGES, "read_sges")                 /* READ into max_sge_rd pieces fills all */      \
-	X(READ_MORE_SGES, "read_more_sges")       /* and one into max_sge pieces too */            \
-	X(READ_SINK, "read_sink")                 /* a READ sink needs no REMOTE_WRITE */          \
-	X(IOVA, "iova")                           /* an MR's iova is honoured */                   \
-	X(SEND_INV, "send_inv")                   /* SEND_WITH_INV kills a window */               \
+	X(MR_REMOTE_READ, "mr_remote_read")		  /* not readable without REMOTE_READ */   \
+	X(MR_REMOTE_WRITE, "mr_remote_write")		  /* not writable without REMOTE_WRITE */  \
+	X(MR_BOUNDS, "mr_bounds")			  /* reach no byte outside */              \
+	X(PD_SEPARATION, "pd_separation")		  /* a key of another PD is refused */     \
+	X(PD_SHARED, "pd_shared")			  /* a key of the same PD serves any QP */ \
+	X(DEREG_DEAD, "dereg_dead")			  /* dead after dereg_mr */                \
+	X(DEREG_UNDER_READ, "dereg_under_read")		  /* dereg_mr stops a running READ */      \
+	X(DEREG_UNDER_WRITE, "dereg_under_write")	  /* dereg_mr stops a running WRITE */     \
+	X(READ_SGES, "read_sges")		  /* READ into max_sge_rd pieces fills all */      \
+	X(READ_MORE_SGES, "read_more_sges")	  /* and one into max_sge pieces too */            \
+	X(READ_SINK, "read_sink")		  /* a READ sink needs no REMOTE_WRITE */          \
+	X(IOVA, "iova")				  /* an MR's iova is honoured */                   \
+	X(SEND_INV, "send_inv")			  /* SEND_WITH_INV kills a window */               \
 	X(SEND_INV_REPORTED, "send_inv_reported") /* and the receiver hears which */               \
-	X(IMM_SEND, "imm_send")                   /* SEND_WITH_IMM completes, data right */        \
-	X(IMM_WRITE, "imm_write")                 /* WRITE_WITH_IMM likewise */                    \
-	X(ZERO_READ, "zero_read")                 /* a READ of no bytes completes */               \
+	X(IMM_SEND, "imm_send")			  /* SEND_WITH_IMM completes, data right */        \
+	X(IMM_WRITE, "imm_write")		  /* WRITE_WITH_IMM likewise */                    \
+	X(ZERO_READ, "zero_read")		  /* without an SGE, completes */                  \
 	X(ZERO_WRITE, "zero_write")                                                                \
 	X(ZERO_SEND, "zero_send")                                                                  \
-	X(RNR, "rnr")                             /* a SEND that finds no RECV fails, reported */  \
-	X(ACKNOWLEDGED, "acknowledged")           /* a refused WRITE is reported */                \
-	X(PRIVATE_DATA, "private_data")           /* heard as long as it was sent */
+	X(UNSIGNALLED, "unsignalled")	/* a failure completes, asked for or not */                \
+	X(RNR, "rnr")			/* a SEND that finds no RECV fails, reported */            \
+	X(ACKNOWLEDGED, "acknowledged") /* a refused WRITE is reported */                          \
+	X(PRIVATE_DATA, "private_data") /* heard as long as it was sent */
 
 enum verbs_question {
 #define VERBS_QUESTION(id, name) VERBS_Q_##id,
@@ -95,8 +96,7 @@ const char *verbs_answer_name(enum verbs_answer a);
  * 32 MiB of locked memory.
  *
  * 0: there are findings, of which some may be VERBS_UNASKED or VERBS_LOST. Negative errno: the
- * device could not even be connected to itself, nothing is known (a verdict on all-zero findings is
- * FABRIC_KEYS_SLAB).
+ * device could not even be connected to itself, nothing is known, and it must not be used.
  */
 int verbs_selftest(struct ibv_context *verbs, const struct xc_addr *address, unsigned int limit_ms,
 		   struct verbs_findings *ret);
@@ -124,13 +124,17 @@ int verbs_claims_read(struct ibv_context *verbs, struct verbs_claims *ret);
 
 /*
  * Pure. Sets in caps: keys, max_sge_rd, remote_invalidate, immediate, read_sink_remote_write,
- * receiver_not_ready, acknowledged, signal_all, private_data_padded, facts, n_facts. The rest is the
- * caller's.
+ * receiver_not_ready, acknowledged, signal_all, private_data_padded, facts, n_facts. The rest is
+ * the caller's.
  *
- * Windows need all WINDOW_* questions answered yes; registrations all of MR_*, PD_SEPARATION and
- * DEREG_*; else it is slabs.
+ * Windows need all WINDOW_* answered yes, and what is behind a window too: the rights and bounds of
+ * MRs, PD_SEPARATION, DEREG_DEAD. Registrations need all of MR_*, PD_SEPARATION and DEREG_*. Else
+ * it is slabs.
+ *
+ * False: not even slabs are safe on it (MR_BOUNDS and PD_SEPARATION are not answered yes), and the
+ * device must not be used.
  */
-void verbs_verdict(const struct verbs_findings *findings, const struct verbs_claims *claims,
+bool verbs_verdict(const struct verbs_findings *findings, const struct verbs_claims *claims,
 		   struct fabric_caps *caps, struct verbs_facts *ret_facts);
 
 /* ------------------------------------------------------------------------------------ the cache */
@@ -139,8 +143,8 @@ void verbs_verdict(const struct verbs_findings *findings, const struct verbs_cla
 struct verbs_identity {
 	char device[FABRIC_NAME_MAX];
 	char driver[FABRIC_NAME_MAX];
-	char kernel[192];	       /* release and version: a security update keeps the release */
-	char firmware[96];	       /* and what hardware it runs on */
+	char kernel[192];  /* release and version: a security update keeps the release */
+	char firmware[96]; /* and what hardware it runs on */
 	char rdma_core[FABRIC_NAME_MAX]; /* the file of the library */
 };
 
