@@ -244,7 +244,11 @@ static void open_run(struct xd_job *job)
 	if (!err)
 		err = verbs_open(p, &o->fabric);
 	free(p);
-	if (err && !o->why[0])
+	if (err == -EOPNOTSUPP)
+		snprintf(o->why, sizeof(o->why),
+			 "it does not keep a peer within registered memory and its protection "
+			 "domain, or did not answer whether it does");
+	else if (err && !o->why[0])
 		snprintf(o->why, sizeof(o->why), "opening it failed: %s",
 			 words(-err));
 }

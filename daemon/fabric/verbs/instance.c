@@ -84,6 +84,7 @@ static int set_up(struct fabric *f)
 int verbs_open(const struct verbs_prepared *p, struct fabric **ret)
 {
 	struct fabric *f = calloc(1, sizeof(*f));
+	bool usable;
 	int err;
 
 	if (!f)
@@ -95,14 +96,14 @@ int verbs_open(const struct verbs_prepared *p, struct fabric **ret)
 		.infiniband = p->infiniband, .epoll_fd = -1, .refs = 1,
 	};
 	/* into its final place: the facts point at their texts */
-	verbs_verdict(&p->findings, &p->claims, &f->caps, &f->facts);
+	usable = verbs_verdict(&p->findings, &p->claims, &f->caps, &f->facts);
 	xc_list_init(&f->eps);
 	xc_list_init(&f->listeners);
 	xc_list_init(&f->conns);
 	xc_list_init(&f->asks);
 	xc_list_init(&f->ready);
 	xc_list_init(&f->news);
-	err = set_up(f);
+	err = usable ? set_up(f) : -EOPNOTSUPP;
 	if (err) {
 		release(f);
 		return err;
