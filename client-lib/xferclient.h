@@ -199,7 +199,12 @@ struct xfer_ep_options {
 	 */
 	uint32_t send_depth;
 	uint32_t recv_depth;       /* RECVs posted at once, 1 to 4,096; 0 = 64. One more: -EAGAIN */
-	/* for fabrics that stage RECVs of more than max_segments; there is none: without effect */
+	/*
+	 * Bytes of RECVs, all that are posted at once taken together, that can go through a slab of
+	 * the daemon's: RECVs of more pieces than max_segments, and on some devices others. 0: where
+	 * the device needs one, recv_depth times 64 KiB, at most 4 MiB, or what the user's limit of
+	 * pinned memory leaves, at least 64 KiB; else none.
+	 */
 	uint64_t recv_stage_bytes;
 	void *context;             /* comes back in events */
 };
@@ -210,13 +215,22 @@ struct xfer_ep_info {
 	char fabric[64];        /* "iwarp", or a device's name */
 	char route[256];        /* why this fabric */
 	char peer_address[80];
-	uint32_t max_segments;  /* of one SEND or RECV (READ and WRITE: 4,096) */
+	/*
+	 * Pieces of one SEND or RECV (READ and WRITE: 4,096). A SEND of more goes through a slab and
+	 * has at most 1 MiB then; a RECV of more at most recv_stage_bytes.
+	 */
+	uint32_t max_segments;
 	uint64_t max_message_bytes;
 	uint32_t private_connect_bytes, private_accept_bytes, private_reject_bytes;
 	/* a peer's xfer_post_send_inv() can end a grant of this endpoint */
 	int remote_invalidatable;
 	int immediate;            /* immediate data works */
-	int grant_snapshot;       /* READ grants show a copy taken at the grant */
+	/*
+	 * Grants are copies: one for READ shows the memory as it was at the grant; one for WRITE is
+	 * copied into the buffer, all of it (0 where the peer wrote nothing), before each RECV that
+	 * arrives later completes and when it is revoked.
+	 */
+	int grant_snapshot;
 };
 
 /*
@@ -325,8 +339,9 @@ struct xfer_token {
  * ends with exactly one XFER_EVENT_COMPLETION carrying wr_id (none, on success, with XFER_QUIET).
  * Until then its memory belongs to the transfer; the iovec and token arrays may be reused at once.
  *
- * n_local, n_remote: 1 to XFER_SEGMENTS_MAX (SEND and RECV: 0 to the endpoint's max_segments, in
- * which neighbouring pieces that the library carries count as one). The sums of both sides must be
+ * n_local, n_remote: 1 to XFER_SEGMENTS_MAX (SEND and RECV: from 0 on; of more than the endpoint's
+ * max_segments, in which neighbouring pieces that the library carries count as one, a SEND has at
+ * most 1 MiB and a RECV at most recv_stage_bytes). The sums of both sides must be
  * equal. A zero-length piece means nothing. *ret_cookie (may be NULL) names the transfer for
  * xfer_cancel(). A post may be refused at once, then nothing was posted and no event comes:
  *	-EINVAL        a shape that cannot be; the sentence names the segment and the limit

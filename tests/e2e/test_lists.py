@@ -5,7 +5,7 @@ import random
 import raw
 from harness import FULL, check, equal, status_is, test
 from raw import E, Ended, READ, WRITE, SEND, RECV, GRANT
-from test_transfers import BAD_SHAPE, EINVAL, EMSGSIZE, SIZE, Two, pattern, unchanged
+from test_transfers import BAD_SHAPE, EAGAIN, EINVAL, EMSGSIZE, SIZE, Two, pattern, unchanged
 
 E2BIG = -7
 
@@ -188,14 +188,73 @@ def the_list_is_copied_once(t):
 
 
 @test()
-def messages_and_grants_of_many_segments(t):
+def messages_of_many_segments_go_through_a_slab(t):
+    """More pieces than any device takes, and more than fit into the ring at once."""
     lists = Lists(t)
     two = lists.two
-    pieces = [two.mb.segment(2 * i, 1) for i in range(4096)]
-    recv = two.a.start(RECV, two.ea, [two.ma.segment(0, 8192)])
-    done = lists.by_reference(SEND, pieces, [])
-    status_is(done, EMSGSIZE, EINVAL, 0)
-    if done.status == 0:
+    pieces = [(2 * i, 1) for i in range(4096)]
+    for _ in range(3):
+        recv = two.a.start(RECV, two.ea, [two.ma.segment(0, 8192)])
+        status_is(lists.by_reference(SEND, [two.mb.segment(o, n) for o, n in pieces], []), 0)
+        done = two.a.finish(recv)
+        status_is(done, 0)
+        equal(done.byte_len, 4096, 'byte_len')
+        equal(bytes(two.ma.map[:4096]), gather(two.mb, pieces), 'bytes')
+
+
+@test()
+def too_long_for_a_slab(t):
+    lists = Lists(t, size=4 << 20)
+    two = lists.two
+    pieces = [two.mb.segment(8192 * i, 4097) for i in range(300)]
+    status_is(lists.by_reference(SEND, pieces, []), EMSGSIZE)
+    recv = two.a.start(RECV, two.ea, [two.ma.segment(0, 8)])
+    status_is(two.b.run(SEND, two.eb, [two.mb.segment(0, 8)]), 0)
+    status_is(two.a.finish(recv), 0)
+
+
+@test()
+def a_recv_scatters_out_of_its_slab(t):
+    two = Two(t, recv_stage_bytes=65536)
+    before = bytes(two.ma.map)
+    table = two.a.buffer(SIZE)
+    pieces = [(3 * i, 2) for i in range(2000)]
+    table.put_list(0, [two.ma.segment(o, n) for o, n in pieces])
+    for length in (4000, 3999, 1, 0):
+        two.ma.map[:] = before
+        recv = two.a.start(RECV, two.ea, list_buffer=table.number, local_count=len(pieces))
+        status_is(two.b.run(SEND, two.eb, [two.mb.segment(17, length)] if length else []), 0)
+        done = two.a.finish(recv)
+        status_is(done, 0)
+        equal(done.byte_len, length, 'byte_len')
+        expected = bytearray(before)
+        for i, (offset, n) in enumerate(pieces):
+            n = max(0, min(n, length - 2 * i))
+            expected[offset:offset + n] = two.mb.map[17 + 2 * i:17 + 2 * i + n]
+        equal(bytes(two.ma.map) == bytes(expected), True, 'memory after %d bytes' % length)
+
+
+@test()
+def a_recv_finds_its_slab_full(t):
+    two = Two(t, recv_stage_bytes=8192)
+    table = two.a.buffer(SIZE)
+    table.put_list(0, [two.ma.segment(2 * i, 1) for i in range(3000)])
+    many = {'list_buffer': table.number, 'local_count': 3000}
+    first, second = (two.a.start(RECV, two.ea, **many) for _ in range(2))
+    status_is(two.a.run(RECV, two.ea, **many), EAGAIN)
+    for recv in (first, second):
+        status_is(two.b.run(SEND, two.eb, [two.mb.segment(0, 3000)]), 0)
         status_is(two.a.finish(recv), 0)
+    status_is(two.a.run(RECV, two.ea, list_buffer=table.number, list_offset=0, local_count=4097), EINVAL,
+              E2BIG)
+    third = two.a.start(RECV, two.ea, **many)
+    status_is(two.b.run(SEND, two.eb, [two.mb.segment(0, 3000)]), 0)
+    status_is(two.a.finish(third), 0)
+
+
+@test()
+def grants_of_many_segments(t):
+    lists = Lists(t)
+    two = lists.two
     status_is(two.b.run(GRANT, two.eb, [two.mb.segment(0, 1), two.mb.segment(5, 1)],
                         flags=raw.F_GRANT_READ), EINVAL, E.UNSUPPORTED)
