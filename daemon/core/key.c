@@ -124,16 +124,32 @@ static int charge(struct xd_key *key)
 	return 0;
 }
 
+/* The buffer's own charge is another's now, which then needs none of its own. */
+static struct xd_key *hand_on(struct xd_key *key)
+{
+	struct xd_key *other;
+
+	xc_list_for_each(other, &key->buffer->keys, link) {
+		if (other != key && other->pinned_bytes) {
+			other->first = true;
+			return other;
+		}
+	}
+	key->buffer->first_pinned = false;
+	return key;
+}
+
 static void uncharge(struct xd_key *key)
 {
 	struct xd_buffer *b = key->buffer;
 	struct xd_session *s = b->session;
 
 	if (key->first)
-		b->first_pinned = false;
+		key = hand_on(key);
 	b->pinned_bytes -= key->pinned_bytes;
 	xd_uncharge(&s->payer, XD_LIMIT_pinned, key->pinned_bytes);
 	xd_core_count(s->core, XD_COUNTER_pinned_bytes, -(int64_t)key->pinned_bytes);
+	key->pinned_bytes = 0;
 }
 
 static void key_free(struct xd_key *key)
