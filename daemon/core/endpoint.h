@@ -103,6 +103,7 @@ struct xd_endpoint {
 	struct xc_list key_link; /* waits for a registration */
 	bool gone;		 /* its QP is; what has completed may still wait for its data */
 	bool flushed;		 /* and nothing waits any more */
+	bool retiring, retire_again;
 	/* copied grants */
 	struct xc_list copies; /* grants with a copy under way, in order */
 	struct xc_list idle_slabs[2]; /* of those for READ, for WRITE */

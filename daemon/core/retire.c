@@ -159,7 +159,8 @@ void xd_endpoint_made(struct xd_endpoint *ep)
 		xd_stage_soon(ep);
 }
 
-void xd_endpoint_retire(struct xd_endpoint *ep)
+/* False: not all of it, and the turn's budget is spent. */
+static bool retire_all(struct xd_endpoint *ep)
 {
 	bool late = false;
 
@@ -172,7 +173,24 @@ void xd_endpoint_retire(struct xd_endpoint *ep)
 	}
 	while (ep->rq_head != ep->rq_done && !late)
 		late = !retire_received(ep);
-	if (late)
+	return !late;
+}
+
+void xd_endpoint_retire(struct xd_endpoint *ep)
+{
+	bool all;
+
+	/* From within: the copies that a RECV waits for have ended a GRANT, say. */
+	ep->retire_again = true;
+	if (ep->retiring)
+		return;
+	ep->retiring = true;
+	do {
+		ep->retire_again = false;
+		all = retire_all(ep);
+	} while (all && ep->retire_again);
+	ep->retiring = false;
+	if (!all)
 		xd_stage_soon(ep);
 }
 
@@ -215,7 +233,9 @@ static int recv_completed(struct xd_endpoint *ep, const struct ibv_wc *wc)
 	t->status = wc_status(wc, t);
 	if (t->status < 0)
 		return t->status;
-	w->arrived = w->ring == XD_RINGS ? 0 : wc->byte_len;
+	/* What a WRITE with immediate data says is the length of the WRITE: nothing came here. */
+	if (w->ring != XD_RINGS && wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
+		w->arrived = xc_min_u64(wc->byte_len, w->bytes);
 	t->bytes = wc->byte_len;
 	t->completion.byte_len = wc->byte_len;
 	if (wc->wc_flags & IBV_WC_WITH_INV) {
@@ -292,4 +312,7 @@ void xd_endpoint_flush(struct xd_endpoint *ep, int status)
 		t = ep->rq[ep->rq_head++ % ep->rq_depth].transfer;
 		xd_transfer_end(t, status, NULL);
 	}
+	/* Copies of its grants may go on: what they end finds nothing here. */
+	ep->sq_done = ep->sq_head;
+	ep->rq_done = ep->rq_head;
 }
