@@ -446,6 +446,11 @@ static int check_options(const struct xd_endpoint_options *o, char *why)
 			 XD_DEPTH_MAX, o->send_depth, o->recv_depth);
 		return -EINVAL;
 	}
+	if (o->recv_stage_bytes > XD_STAGE_RECV_ASKED_MAX) {
+		snprintf(why, XD_TEXT_MAX, "recv_stage_bytes is at most %" PRIu64 ", not %" PRIu64,
+			 XD_STAGE_RECV_ASKED_MAX, o->recv_stage_bytes);
+		return -EINVAL;
+	}
 	if (o->require && strnlen(o->require, FABRIC_NAME_MAX) == FABRIC_NAME_MAX) {
 		snprintf(why, XD_TEXT_MAX, "a device's name has at most %u characters",
 			 FABRIC_NAME_MAX - 1);

@@ -17,6 +17,8 @@
 /* RECV rings, where the client asked for no size: this for each RECV, but no more than that. */
 #define XD_STAGE_RECV_BYTES (UINT64_C(64) << 10)
 #define XD_STAGE_RECV_BYTES_MAX (UINT64_C(4) << 20)
+/* What a client may ask for; its limit of pinned memory is what bounds it. */
+#define XD_STAGE_RECV_ASKED_MAX (UINT64_C(1) << 40)
 
 /* This fabric lets no client memory be registered. */
 static inline bool xd_must_stage(const struct fabric_caps *caps)
