@@ -187,7 +187,8 @@ bool xd_copied_release(struct xd_grant *g)
 {
 	if (!g->slab)
 		return true;
-	if (g->write && g->revoke && !xd_session_ending(g->session)) {
+	/* Of the end of the connection the client asks for no more than a REVOKE would give it. */
+	if (g->write && (g->revoke || !g->endpoint->gone) && !xd_session_ending(g->session)) {
 		begin(g, XD_COPY_LAST);
 		return false;
 	}
@@ -199,6 +200,12 @@ bool xd_copied_release(struct xd_grant *g)
 
 /* ------------------------------------------------------------------ before a RECV completes */
 
+/* Its peer may have written into it; a last copy that is under way is as good as one for a RECV. */
+static bool goes_out(const struct xd_grant *g)
+{
+	return g->copying == XD_COPY_LAST || (g->mr && g->copying == XD_COPY_NONE);
+}
+
 bool xd_grants_synced(struct xd_endpoint *ep)
 {
 	struct xd_grant *g;
@@ -209,11 +216,12 @@ bool xd_grants_synced(struct xd_endpoint *ep)
 		ep->syncing = true;
 		ep->sync_to = ep->rq_done;
 		xc_list_for_each(g, &ep->grants, link) {
-			if (!g->write || !g->mr || g->copying != XD_COPY_NONE)
+			if (!g->write || !goes_out(g))
 				continue;
 			g->sync = true;
 			ep->n_sync++;
-			begin(g, XD_COPY_SYNC);
+			if (g->copying == XD_COPY_NONE)
+				begin(g, XD_COPY_SYNC);
 		}
 	}
 	xd_copied_advance(ep);

@@ -9,8 +9,8 @@
  * type-2 window, an MR of just its bytes, or an MR of a copy in a slab.
  *
  * A copied grant for READ shows the memory as it was at the GRANT. What a peer WRITEs into one goes
- * into client memory, all of the grant's bytes, before each RECV that arrives later completes, and
- * at the REVOKE; bytes that the peer did not write are 0 then, for what was there before must not
+ * into client memory, all of the grant's bytes, before each RECV that arrives later completes, at
+ * the REVOKE and at the deadline; bytes that the peer did not write are 0 then, for what was there before must not
  * be readable where the device serves READs without a right.
  */
 
@@ -102,8 +102,8 @@ void xd_grant_kill(struct xd_grant *g);
 /* Makes the slab, copies, registers; then xd_grant_made(). -EINPROGRESS or a status. */
 int xd_copied_make(struct xd_grant *g);
 /*
- * The key is dead: what was written goes out where a REVOKE asked for it, then the slab waits for
- * its next use. True: that is done; else xd_grant_dead() follows.
+ * The key is dead: what was written goes out (at the end of the connection just where a REVOKE asks
+ * for it), then the slab waits for its next use. True: that is done; else xd_grant_dead() follows.
  */
 bool xd_copied_release(struct xd_grant *g);
 /*
