@@ -73,6 +73,8 @@ int fake_ep_create(struct fabric *f, const struct fabric_ep_attr *attr, struct f
 	ep = calloc(1, sizeof(*ep));
 	ep->attr = *attr;
 	attr->pd->users++;
+	sim_check(!attr->pd->eps++ || !fake_weak(f), "I5",
+		  "a second endpoint in a domain whose dead keys may be served");
 	fake_work_init(&ep->send);
 	fake_work_init(&ep->recv);
 	ep->mute = fake_dice(f, f->options.dice.flush_never);

@@ -36,8 +36,24 @@ struct fake_dice {
 	uint32_t quantum;      /* bytes a work request moves at a step, at most */
 };
 
+/* What the fabric tells its world of, as it happens. */
+struct fake_witness {
+	void *ctx;
+	/* a peer's WRITE of `bytes` into a slab that is exposed on the endpoint of this tag */
+	void (*wrote)(void *ctx, uint64_t ep_tag, uint32_t rkey, uint64_t offset,
+		      const uint8_t *data, uint64_t bytes);
+	/* a RECV of this endpoint has its message */
+	void (*arrived)(void *ctx, uint64_t ep_tag);
+};
+
+/*
+ * Where caps.keys is FABRIC_KEYS_SLAB the fabric is as weak as such a device: it serves READs of
+ * whatever is registered in the endpoint's domain, and goes on with one when its key has died.
+ */
 struct fake_options {
 	struct fabric_caps caps;
+	bool own_addresses; /* no iova is honoured: registrations lie in a space of the device's */
+	struct fake_witness witness;
 	struct fake_dice dice;
 	uint64_t seed;
 	uint8_t net; /* carries 127.0.<net>.0/24 */
@@ -65,10 +81,21 @@ struct fake_key {
 	int fd;           /* of the memory behind it */
 	uint64_t offset;  /* in it */
 	uint64_t ep_tag;  /* on which it works; 0: an endpoint that never connected */
+	uint32_t owner;   /* of its domain */
 	bool window;
+	bool whole;       /* all of the memory behind it */
 };
 void fake_fabric_keys(struct fabric *f, void (*fn)(void *ctx, const struct fake_key *key),
 						   void *ctx);
+/* Memory that a registration pins. */
+struct fake_pin {
+	uint32_t owner;
+	int fd; /* -1: a slab's */
+	uint64_t length;
+	bool exposed; /* to a peer */
+};
+void fake_fabric_pins(struct fabric *f, void (*fn)(void *ctx, const struct fake_pin *pin),
+		      void *ctx);
 /* Is there a usable key of this value? */
 bool fake_fabric_key_live(struct fabric *f, uint32_t rkey);
 
@@ -102,8 +129,8 @@ bool fake_memory_holds(uint64_t address);
 uint32_t fake_memory_regions(void);
 /* Dice of map and copy, which know no instance. */
 void fake_memory_init(uint64_t seed, uint32_t map_fail_permille, uint32_t fault_permille);
-/* Bytes of the daemon's own that are mapped now. */
-uint64_t fake_memory_slab_bytes(void);
+/* Bytes of the daemon's own that are mapped now; owner NULL: for all. */
+uint64_t fake_memory_slab_bytes(const uint32_t *owner);
 /* An access to this memory failed. */
 bool fake_memory_faulted(int fd);
 void fake_memory_done(void);

@@ -8,10 +8,12 @@
 #include "common/checked.h"
 #include "proto/errors.h"
 #include "tests/sim/fake_priv.h"
+#include "tests/unit/fake_engine.h"
 
 /* Above any descriptor that this process could have: a stray close() of one hits nothing. */
 #define FD_FIRST 0x100000
 #define PAGE 4096u
+#define REMOTE (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 
 struct memory {
 	uint8_t *base;
@@ -22,16 +24,16 @@ struct memory {
 static struct {
 	struct memory *all;
 	uint32_t n, regions;
-	uint64_t slab_bytes;
 	struct sim_rng rng;
 	uint32_t map_fail, fault;
-	struct xc_list dead;
+	struct xc_list dead, slabs;
 } mem;
 
 void fake_memory_init(uint64_t seed, uint32_t map_fail_permille, uint32_t fault_permille)
 {
 	mem.rng.state = seed;
 	xc_list_init(&mem.dead);
+	xc_list_init(&mem.slabs);
 	mem.map_fail = map_fail_permille;
 	mem.fault = fault_permille;
 }
@@ -76,9 +78,15 @@ bool fake_memory_holds(uint64_t address)
 	return false;
 }
 
-uint64_t fake_memory_slab_bytes(void)
+uint64_t fake_memory_slab_bytes(const uint32_t *owner)
 {
-	return mem.slab_bytes;
+	const struct fabric_region *r;
+	uint64_t bytes = 0;
+
+	xc_list_for_each(r, &mem.slabs, link)
+		if (!owner || r->owner == *owner)
+			bytes += r->size;
+	return bytes;
 }
 
 uint32_t fake_memory_regions(void)
@@ -95,12 +103,8 @@ void fake_memory_done(void)
 {
 	struct xc_list *l;
 
-	while ((l = xc_list_pop(&mem.dead))) {
-		struct fabric_region *r = xc_container_of(l, struct fabric_region, link);
-
-		free(r->slab);
-		free(r);
-	}
+	while ((l = xc_list_pop(&mem.dead)))
+		free(xc_container_of(l, struct fabric_region, link));
 	for (uint32_t i = 0; i < mem.n; i++)
 		free(mem.all[i].base);
 	free(mem.all);
@@ -146,10 +150,11 @@ int fake_slab_map(uint64_t size_bytes, struct fabric_region **ret, void **ret_me
 	if (sim_dice(&mem.rng, mem.map_fail))
 		return -ENOMEM;
 	r = calloc(1, sizeof(*r));
-	*r = (struct fabric_region){ .magic = FAKE_REGION, .fd = -1, .size = size_bytes };
+	*r = (struct fabric_region){ .magic = FAKE_REGION, .fd = -1, .size = size_bytes,
+				     .owner = fake_engine_job_owner };
 	r->base = r->slab = calloc(1, size_bytes);
 	mem.regions++;
-	mem.slab_bytes += size_bytes;
+	xc_list_append(&mem.slabs, &r->link);
 	*ret = r;
 	*ret_memory = r->base;
 	return 0;
@@ -166,8 +171,11 @@ void fake_region_unmap(struct fabric_region *r)
 	sim_check(!r->mrs, "I3", "a region is unmapped under %u registrations", r->mrs);
 	r->dead = true;
 	mem.regions--;
+	/* A use of it from now on is found by the sanitizer, or is a fault. */
 	if (r->slab)
-		mem.slab_bytes -= r->size;
+		xc_list_remove(&r->link);
+	free(r->slab);
+	r->slab = NULL;
 	xc_list_append(&mem.dead, &r->link);
 }
 
@@ -215,6 +223,7 @@ int fake_pd_alloc(struct fabric *f, uint32_t owner, struct fabric_pd **ret)
 		return -ENODEV;
 	pd = calloc(1, sizeof(*pd));
 	pd->owner = owner;
+	pd->serial = ++f->pds_made;
 	fake_object_add(f, &f->pds, &pd->o, FAKE_PD);
 	*ret = pd;
 	return 0;
@@ -266,6 +275,46 @@ static void reg_ends(struct fake_later *l)
 	fake_object_dead(&mr->o);
 }
 
+bool fake_weak(const struct fabric *f)
+{
+	return f->options.caps.keys == FABRIC_KEYS_SLAB;
+}
+
+static bool all_zero(const uint8_t *memory, uint64_t bytes)
+{
+	for (uint64_t i = 0; i < bytes; i++)
+		if (memory[i])
+			return false;
+	return true;
+}
+
+/*
+ * Where a device serves READs without a right, and keys that are dead: no memory of a client is
+ * registered; what a slab shows it has shown to the same peer, in the same direction; and one that
+ * a peer shall WRITE holds nothing from before that it could READ.
+ */
+static void check_weak(struct fabric_pd *pd, struct fabric_region *r, uint64_t offset,
+		       uint64_t length, int access)
+{
+	int direction = 1 + (access & REMOTE);
+
+	sim_check(r->fd < 0, "I1", "client memory is registered where rights do not hold");
+	sim_check(!r->pd_serial || r->pd_serial == pd->serial, "I5",
+		  "a slab is registered in a second domain");
+	sim_check(!r->direction || r->direction == direction, "I1",
+		  "a slab is used again in another direction");
+	sim_check(!(access & IBV_ACCESS_REMOTE_WRITE) || all_zero(r->base + offset, length), "I1",
+		  "what a slab held before is there to be read");
+	r->pd_serial = pd->serial;
+	r->direction = direction;
+}
+
+/* An address that is none of anybody's. */
+static uint64_t made_up(struct fabric *f, uint64_t iova)
+{
+	return (UINT64_C(1) << 60) + ((uint64_t)sim_below(&f->rng, 1u << 30) << 24) + iova % PAGE;
+}
+
 int fake_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,
 		uint64_t length, uint64_t iova, int access, struct fabric_done *done,
 		struct ibv_mr **ret_mr)
@@ -284,6 +333,8 @@ int fake_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t off
 	sim_check(iova % PAGE == offset % PAGE, "fabric.h", "an iova of another place in its page");
 	sim_check(!(access & IBV_ACCESS_REMOTE_WRITE) || access & IBV_ACCESS_LOCAL_WRITE,
 		  "fabric.h", "REMOTE_WRITE without LOCAL_WRITE");
+	if (fake_weak(f))
+		check_weak(pd, region, offset, length, access);
 	if (fake_lost(f))
 		return -ENODEV;
 	mr = calloc(1, sizeof(*mr));
@@ -294,6 +345,8 @@ int fake_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t off
 	mr->coming = true;
 	mr->mr.lkey = new_key(f);
 	mr->mr.rkey = sim_below(&f->rng, 2) ? mr->mr.lkey : new_key(f);
+	if (f->options.own_addresses)
+		iova = made_up(f, iova);
 	mr->mr.addr = (void *)(uintptr_t)iova;
 	mr->mr.length = length;
 	region->mrs++;
@@ -460,48 +513,54 @@ static bool in_range(uint64_t base, uint64_t bytes, uint64_t address, uint64_t l
 	return address >= base && xc_range_within(address - base, length, bytes);
 }
 
-static uint8_t *behind(struct fake_mr *mr, uint64_t offset)
+static int behind(struct fake_mr *mr, uint64_t address, struct fake_place *ret)
 {
 	if (!touch(mr->region)) {
 		fake_fault(mr->o.f, mr->region);
-		return NULL;
+		return IBV_WC_REM_OP_ERR;
 	}
-	return mr->region->base + mr->offset + offset;
+	*ret = (struct fake_place){ .region = mr->region,
+				    .offset = address - (uintptr_t)mr->mr.addr };
+	ret->memory = mr->region->base + mr->offset + ret->offset;
+	return 0;
+}
+
+/* Some devices serve READs whatever the right. */
+static bool serves(const struct fake_mr *mr, int access)
+{
+	return mr->access & access ||
+	       (access == IBV_ACCESS_REMOTE_READ && fake_weak(mr->o.f));
 }
 
 int fake_remote(struct fabric_ep *ep, uint32_t rkey, uint64_t address, uint64_t length, int access,
-		uint8_t **ret)
+		struct fake_place *ret)
 {
 	struct fake_mw *mw = fake_mw_by_rkey(ep, rkey);
 	struct fake_mr *mr;
 
-	*ret = NULL;
 	if (mw && mw->live) {
 		if (!(mw->access & access) || !in_range(mw->iova, mw->length, address, length))
 			return IBV_WC_REM_ACCESS_ERR;
-		*ret = behind(mw->mr, address - (uintptr_t)mw->mr->mr.addr);
-		return *ret ? 0 : IBV_WC_REM_OP_ERR;
+		return behind(mw->mr, address, ret);
 	}
 	xc_list_for_each(mr, &ep->o.f->mrs, o.link) {
 		if (mr->coming || mr->mr.rkey != rkey || mr->pd != ep->attr.pd ||
-		    !(mr->access & access))
+		    !serves(mr, access))
 			continue;
 		if (!in_range((uintptr_t)mr->mr.addr, mr->mr.length, address, length))
 			return IBV_WC_REM_ACCESS_ERR;
-		*ret = behind(mr, address - (uintptr_t)mr->mr.addr);
-		return *ret ? 0 : IBV_WC_REM_OP_ERR;
+		return behind(mr, address, ret);
 	}
 	return IBV_WC_REM_ACCESS_ERR;
 }
-
-#define REMOTE (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 
 static void mr_key(struct fabric *f, struct fake_mr *mr,
 		   void (*fn)(void *ctx, const struct fake_key *key), void *ctx)
 {
 	struct fake_key k = { .rkey = mr->mr.rkey, .access = mr->access & REMOTE,
 			      .iova = (uintptr_t)mr->mr.addr, .length = mr->mr.length,
-			      .fd = mr->region->fd, .offset = mr->offset };
+			      .fd = mr->region->fd, .offset = mr->offset,
+			      .owner = mr->pd->owner, .whole = mr->mr.length == mr->region->size };
 	struct fabric_ep *ep;
 	uint32_t n = 0;
 
@@ -512,7 +571,7 @@ static void mr_key(struct fabric *f, struct fake_mr *mr,
 		k.ep_tag = ep->tag;
 	}
 	sim_check(n <= 1, "I5", "a key that %u endpoints could use", n);
-	if (n)
+	if (n && k.access)
 		fn(ctx, &k);
 }
 
@@ -523,7 +582,7 @@ void fake_fabric_keys(struct fabric *f, void (*fn)(void *ctx, const struct fake_
 	struct fake_mw *mw;
 
 	xc_list_for_each(mr, &f->mrs, o.link)
-		if (mr->access & REMOTE && !mr->coming)
+		if ((mr->access & REMOTE || fake_weak(f)) && !mr->coming)
 			mr_key(f, mr, fn, ctx);
 	xc_list_for_each(mw, &f->mws, o.link) {
 		if (!mw->live || mw->ep->o.dead)
@@ -532,8 +591,19 @@ void fake_fabric_keys(struct fabric *f, void (*fn)(void *ctx, const struct fake_
 				.rkey = mw->bound_key, .access = mw->access & REMOTE,
 				.iova = mw->iova, .length = mw->length, .fd = mw->mr->region->fd,
 				.offset = mw->mr->offset + mw->iova - (uintptr_t)mw->mr->mr.addr,
-				.ep_tag = mw->ep->tag, .window = true });
+				.ep_tag = mw->ep->tag, .owner = mw->pd->owner, .window = true });
 	}
+}
+
+void fake_fabric_pins(struct fabric *f, void (*fn)(void *ctx, const struct fake_pin *pin),
+		      void *ctx)
+{
+	struct fake_mr *mr;
+
+	xc_list_for_each(mr, &f->mrs, o.link)
+		fn(ctx, &(struct fake_pin){ .owner = mr->pd->owner, .fd = mr->region->fd,
+					    .length = mr->mr.length,
+					    .exposed = mr->access & REMOTE });
 }
 
 struct sought {

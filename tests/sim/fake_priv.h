@@ -62,7 +62,7 @@ struct fabric {
 	struct sim_rng rng;
 	struct xd_engine_ref engine;
 	const struct fabric_events *events;
-	uint64_t turn, executed;
+	uint64_t turn, executed, pds_made;
 	struct xc_list pds, mrs, mws, eps, listeners, conns, dead, dead_eps;
 	uint32_t n_dead;
 	struct xc_list laters, queue;
@@ -77,6 +77,10 @@ struct fabric_region {
 	uint8_t *base;
 	uint64_t size;
 	uint8_t *slab; /* owned, where it is the daemon's own memory */
+	uint32_t owner; /* of a slab: whom it was mapped for */
+	/* of a slab on a weak device: the one domain and the one direction it was ever exposed in */
+	uint64_t pd_serial;
+	int direction;
 	void *ctx;
 	uint32_t mrs;
 	uint32_t fault_after; /* accesses until its memory vanishes; 0 = never */
@@ -87,6 +91,8 @@ struct fabric_region {
 struct fabric_pd {
 	struct fake_object o;
 	uint32_t owner, users; /* MRs, windows, endpoints */
+	uint64_t serial;       /* never 0, never used again */
+	uint32_t eps;          /* that it ever had */
 };
 
 struct fake_mr {
@@ -120,6 +126,9 @@ struct fake_wr {
 	struct fake_mw *mw;    /* BIND_MW */
 	bool executed;
 	uint64_t moved, total;
+	/* a READ of a weak device's holds on to what it has begun to read */
+	uint8_t *held;
+	struct fabric_region *held_region;
 	int n_sge;
 	struct ibv_sge sge[];
 };
@@ -215,8 +224,15 @@ void fake_mw_unbind(struct fake_mw *mw);
 /* Host memory behind a local piece; NULL: it faults. The key was checked when it was posted. */
 uint8_t *fake_local(struct fabric_ep *ep, const struct ibv_sge *sge, uint64_t at);
 /* What a request of the peer's finds at `ep`: 0 and memory, or an enum ibv_wc_status. */
+struct fake_place {
+	uint8_t *memory;
+	struct fabric_region *region;
+	uint64_t offset; /* in the registration, or window */
+};
 int fake_remote(struct fabric_ep *ep, uint32_t rkey, uint64_t address, uint64_t length, int access,
-		uint8_t **ret);
+		struct fake_place *ret);
+/* Rights and dead keys are not held. */
+bool fake_weak(const struct fabric *f);
 struct fake_mw *fake_mw_by_rkey(struct fabric_ep *ep, uint32_t rkey);
 void fake_fault(struct fabric *f, struct fabric_region *region);
 

@@ -168,9 +168,9 @@ static void check_send(struct fabric_ep *ep, struct ibv_send_wr *wr)
 
 static void check_chain(struct fabric_ep *ep, const struct ibv_send_wr *wr)
 {
-	(void)ep;
-	while (wr->next)
-		wr = wr->next;
+	for (; wr->next; wr = wr->next)
+		sim_check(!ep->o.f->options.caps.signal_all || wr->send_flags & IBV_SEND_SIGNALED,
+			  "fabric.h", "a request that is not signalled");
 	sim_check(wr->send_flags & IBV_SEND_SIGNALED, "fabric.h",
 		  "a chain whose last request is not signalled");
 }
@@ -303,11 +303,41 @@ static uint64_t quantum(struct fabric_ep *ep, uint64_t left, uint64_t here)
 	return n < here ? n : here;
 }
 
+static int remote(struct fabric_ep *ep, struct fake_wr *wr, bool read, struct fake_place *ret)
+{
+	int status;
+
+	if (wr->held) {
+		sim_check(!wr->held_region->dead, "I3", "a device reads memory that is gone");
+		ret->memory = wr->held;
+		return 0;
+	}
+	status = fake_remote(ep->peer, wr->wr.wr.rdma.rkey, wr->wr.wr.rdma.remote_addr, wr->total,
+			     read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, ret);
+	if (!status && read && fake_weak(ep->o.f)) {
+		wr->held = ret->memory;
+		wr->held_region = ret->region;
+	}
+	return status;
+}
+
+static void write_to(struct fabric_ep *ep, const struct fake_wr *wr, const struct fake_place *at,
+		     const uint8_t *from, uint64_t n)
+{
+	const struct fake_witness *witness = &ep->o.f->options.witness;
+
+	memmove(at->memory + wr->moved, from, n);
+	if (at->region->fd < 0 && witness->wrote)
+		witness->wrote(witness->ctx, ep->peer->tag, wr->wr.wr.rdma.rkey,
+			       at->offset + wr->moved, from, n);
+}
+
 /* One quantum of a READ or WRITE. True: nothing is left. */
 static bool move_rdma(struct fabric_ep *ep, struct fake_wr *wr, bool read)
 {
 	uint64_t left = wr->total - wr->moved, here, n;
-	uint8_t *local, *remote;
+	struct fake_place at;
+	uint8_t *local;
 	int status;
 
 	if (!left)
@@ -322,16 +352,15 @@ static bool move_rdma(struct fabric_ep *ep, struct fake_wr *wr, bool read)
 	 * The whole of it is checked each time: a device may look at the key once or for every
 	 * packet.
 	 */
-	status = fake_remote(ep->peer, wr->wr.wr.rdma.rkey, wr->wr.wr.rdma.remote_addr, wr->total,
-			     read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, &remote);
+	status = remote(ep, wr, read, &at);
 	if (status) {
 		send_fails(ep, wr, (enum ibv_wc_status)status, -XP_E_REMOTE_ACCESS);
 		return false;
 	}
 	if (read)
-		memmove(local, remote + wr->moved, n);
+		memmove(local, at.memory + wr->moved, n);
 	else
-		memmove(remote + wr->moved, local, n);
+		write_to(ep, wr, &at, local, n);
 	wr->moved += n;
 	return wr->moved == wr->total;
 }
@@ -354,7 +383,10 @@ static void arrives(struct fabric_ep *peer, struct fake_wr *recv, const struct f
 		    enum ibv_wc_opcode opcode)
 {
 	struct ibv_wc *wc = complete(peer, &peer->recv, recv, IBV_WC_SUCCESS);
+	const struct fake_witness *witness = &peer->o.f->options.witness;
 
+	if (witness->arrived)
+		witness->arrived(witness->ctx, peer->tag);
 	wc->opcode = opcode;
 	wc->byte_len = (uint32_t)wr->total;
 	if (wr->wr.opcode == IBV_WR_SEND_WITH_IMM || wr->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {

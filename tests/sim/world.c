@@ -54,6 +54,8 @@ static uint32_t pick(struct world *w, const uint32_t *from, uint32_t n)
 static void make_caps(struct world *w, uint32_t i)
 {
 	static const uint32_t sges[] = {1, 2, 3, 6, 16, 32}, reads[] = {1, 1, 2, 6, 32},
+			      keys[] = {FABRIC_KEYS_WINDOW, FABRIC_KEYS_WINDOW, FABRIC_KEYS_MR,
+					FABRIC_KEYS_SLAB},
 			      depths[] = {1, 2, 4, 16, 64, 256},
 			      messages[] = {64, 1000, 4096, 1u << 20, 1u << 31};
 	struct fabric_caps *c = &w->caps[i];
@@ -69,9 +71,12 @@ static void make_caps(struct world *w, uint32_t i)
 		.private_connect_bytes = (uint16_t)(56 + w_below(w, 100)),
 		.private_accept_bytes = (uint16_t)(56 + w_below(w, 200)),
 		.private_reject_bytes = (uint16_t)(8 + w_below(w, 140)),
-		.keys = w_dice(w, 50) ? FABRIC_KEYS_MR : FABRIC_KEYS_WINDOW,
+		.keys = pick(w, keys, 4),
 		.immediate = w_dice(w, 700),
 	};
+	c->pins = c->keys != FABRIC_KEYS_WINDOW || w_dice(w, 300);
+	c->read_sink_remote_write = c->pins && w_dice(w, 200);
+	c->signal_all = w_dice(w, 200);
 	c->remote_invalidate = c->keys == FABRIC_KEYS_WINDOW && w_dice(w, 800);
 	snprintf(c->name, sizeof(c->name), "fake%u", i);
 }
@@ -117,6 +122,8 @@ static void make_dice(struct world *w)
 		.late_turns = w_below(w, 12),
 		.quantum = 1 + (w_dice(w, 300) ? w_below(w, 16) : w_below(w, 5000)),
 	};
+	if (w->bulk)
+		w->dice.quantum = 20000 + w_below(w, 500000);
 }
 
 static void make_policy(struct world *w)
@@ -125,7 +132,9 @@ static void make_policy(struct world *w)
 
 	xd_policy_init(p);
 	if (w_dice(w, 500)) {
-		p->user.value[XD_LIMIT_pinned] = 4096 + w_below(w, 300000);
+		p->user.value[XD_LIMIT_pinned] = 4096 + w_below(w, w_dice(w, 500) ? 300000 : 3000000);
+		if (w->bulk)
+			p->user.value[XD_LIMIT_pinned] += 3000000;
 		p->user.value[XD_LIMIT_buffers] = 2 + w_below(w, 10);
 		p->user.value[XD_LIMIT_sessions] = 2 + w_below(w, 4);
 		p->user.value[XD_LIMIT_endpoints] = 2 + w_below(w, 12);
@@ -155,6 +164,9 @@ static void make_fabrics(struct world *w)
 
 		make_caps(w, i);
 		o.caps = w->caps[i];
+		o.own_addresses = o.caps.keys != FABRIC_KEYS_WINDOW && w_dice(w, 300);
+		o.witness = (struct fake_witness){ .ctx = w, .wrote = w_on_wrote,
+						   .arrived = w_on_arrived };
 		fake_fabric_open(&o, &w->ref, xd_core_fabric_events(), &ref.fabric);
 		w->fabrics[i] = ref.fabric;
 		sim_check(xd_core_add_fabric(w->core, &ref) == 0, "simulation",
@@ -166,6 +178,7 @@ void world_init(struct world *w, uint64_t seed)
 {
 	memset(w, 0, sizeof(*w));
 	w->seed = seed;
+	w->bulk = seed % 8 == 3;
 	w->rng.state = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
 	xc_list_init(&w->sessions);
 	xc_list_init(&w->dead_sessions);
@@ -467,6 +480,7 @@ static void check_nothing_is_left(struct world *w)
 		XD_COUNTER_sessions,	 XD_COUNTER_buffers,   XD_COUNTER_buffer_bytes,
 		XD_COUNTER_pinned_bytes, XD_COUNTER_endpoints, XD_COUNTER_listeners,
 		XD_COUNTER_grants,	 XD_COUNTER_transfers, XD_COUNTER_slow_closes,
+		XD_COUNTER_keys,	 XD_COUNTER_slab_bytes,
 	};
 
 	xc_list_for_each(s, &w->dead_sessions, link)

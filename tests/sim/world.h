@@ -35,6 +35,7 @@ struct w_buffer {
 	uint64_t add_serial, remove_serial;
 	uint8_t *bytes, *shadow;
 	uint16_t *owners; /* of each grain */
+	uint8_t *mine;    /* of each byte: a range that is owned has it */
 	uint32_t owned;   /* ranges */
 };
 
@@ -53,6 +54,13 @@ struct w_grant {
 	uint32_t number, rkey;
 	uint64_t address;
 	bool write;
+	/*
+	 * Where grants are copies: what the peer sees, or has written; and when it wrote each byte,
+	 * 0 = never.
+	 */
+	bool snapshot;
+	uint8_t *content;
+	uint64_t *written, first_written;
 	/* when it may have, and must have, ended by itself; 0: never */
 	uint64_t earliest_ns, deadline_ns;
 	/* COMING: asked for; LIVE: token known; GOING: a REVOKE is out; GONE: dead for sure */
@@ -119,6 +127,9 @@ struct w_ep {
 	uint64_t peer_tag;
 	uint32_t refs;         /* requests and grants that name it */
 	struct fabric_caps caps;
+	uint64_t stage_bytes;  /* asked for, for its RECVs */
+	uint64_t *arrivals;    /* of messages that its RECVs have, not yet told of */
+	uint32_t n_arrivals;
 	struct xc_list messages;
 	uint64_t send_order, last_order, recv_order, last_recv_order;
 };
@@ -189,6 +200,8 @@ struct world {
 	struct fabric_caps caps[W_FABRICS];
 	struct fake_dice dice;
 	uint32_t n_fabrics;
+	bool bulk;      /* buffers and transfers that fill rings */
+	uint64_t clock; /* of what peers write, and of messages that arrive */
 	struct w_user users[3];
 	struct xc_list sessions, dead_sessions;
 	struct w_session *admin;
@@ -227,6 +240,18 @@ bool w_own(struct w_buffer *b, uint64_t offset, uint32_t length);
 /* Lets go: what is there now is what must stay. */
 void w_disown(const struct w_range *r);
 void w_check_memory(struct w_buffer *b);
+/* What the fabric tells of, see struct fake_witness. */
+void w_on_wrote(void *ctx, uint64_t ep_tag, uint32_t rkey, uint64_t offset, const uint8_t *data,
+		uint64_t bytes);
+void w_on_arrived(void *ctx, uint64_t ep_tag);
+/* What peers had written when the next message of this endpoint arrived is in its memory. */
+void w_check_synced(struct world *w, struct w_ep *ep);
+/* All that its peer wrote is in its owner's memory, and nothing else. */
+void w_check_copied_out(const struct w_grant *g);
+/* The bytes behind a grant, as its peer would read them. */
+const uint8_t *w_grant_bytes(const struct w_grant *g);
+/* A client changes what it has granted, which the peer of a copy does not see. */
+void w_scribble(struct world *w, struct w_session *s);
 struct w_grant *w_grant_new(struct world *w, struct w_ep *ep, const struct w_range *range,
 			    bool write);
 void w_grant_gone(struct w_grant *g);

@@ -112,6 +112,8 @@ static void act_buffer_add(struct world *w, struct w_session *s)
 		return;
 	}
 	size = 1 + (w_dice(w, 300) ? w_below(w, 60000) : w_below(w, 6000));
+	if (w->bulk && w_dice(w, 600))
+		size = 1 + w_below(w, 2000000);
 	b = w_buffer_new(w, s, size);
 	b->add_serial = ask(s, W_ADD, b)->serial;
 	sim_note("buffer add %llu bytes", (unsigned long long)size);
@@ -227,6 +229,7 @@ void w_ep_unref(struct w_ep *ep)
 		return;
 	w_messages_free(ep);
 	xc_list_remove(&ep->link);
+	free(ep->arrivals);
 	free(ep);
 }
 
@@ -250,6 +253,11 @@ static struct xd_endpoint_options some_options(struct world *w)
 		o.send_depth = 1 + w_below(w, 8);
 	if (w_dice(w, 700))
 		o.recv_depth = 1 + w_below(w, 8);
+	if (w_dice(w, 300))
+		o.recv_stage_bytes = 1 + w_below(w, w_dice(w, 700) ? 8192 : 200000);
+	if (w_dice(w, 10))
+		o.recv_stage_bytes = w_dice(w, 500) ? UINT64_MAX - w_below(w, 8192)
+						    : UINT64_C(1) << (20 + w_below(w, 44));
 	if (w_dice(w, 10))
 		o.send_depth = 100000;
 	if (w_dice(w, 20))
@@ -292,6 +300,7 @@ static void act_connect_to(struct world *w, struct w_session *s)
 	if (w_dice(w, 20))
 		at.port = 0;
 	ep = ep_new(w, s);
+	ep->stage_bytes = o.recv_stage_bytes;
 	ep->serial = ask(s, W_CONNECT_TO, ep)->serial;
 	sim_note("ep %llu to %s:%u", (unsigned long long)ep->tag, host, at.port);
 	xd_session_endpoint_connect_to(s->s, ep->serial, host, at.port, &o);
@@ -318,6 +327,7 @@ static void act_answer(struct world *w, struct w_session *s)
 	if (!offer && !w_dice(w, 20))
 		return;
 	ep = ep_new(w, s);
+	ep->stage_bytes = o.recv_stage_bytes;
 	ep->serial = ask(s, W_ANSWER, ep)->serial;
 	ep->answers = number;
 	ep->peer_tag = offer ? offer->peer_tag : 0;
@@ -593,6 +603,8 @@ void w_act(struct world *w, struct w_session *s)
 		act_any(w, s);
 		return;
 	}
+	if (w_dice(w, 30))
+		w_scribble(w, s);
 	for (uint32_t n = 1 + w_below(w, 4); n && s->s && !xd_session_busy(s->s); n--)
 		if (xd_session_may_submit(s->s))
 			w_submit(w, s);

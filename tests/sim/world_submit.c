@@ -80,7 +80,7 @@ static uint64_t local_bytes(const struct draft *d)
 static bool add_locals(struct world *w, struct draft *d, uint64_t bytes)
 {
 	while (bytes) {
-		uint32_t most = (uint32_t)(bytes < 4096 ? bytes : 4096);
+		uint32_t most = (uint32_t)(bytes < 4096 || w->bulk ? bytes : 4096);
 		uint64_t before = local_bytes(d);
 
 		if (w_dice(w, 600))
@@ -264,8 +264,11 @@ static bool draft_send(struct world *w, struct draft *d)
 		return false;
 	if (w_dice(w, 5))
 		bytes = 2000;
+	if (w->bulk && w_dice(w, 300))
+		bytes = w_below(w, w_dice(w, 100) ? 1500000 : 300000);
 	if (!w_dice(w, 30)) {
-		d->max_pieces = d->ep->caps.max_sge;
+		if (w_dice(w, 700))
+			d->max_pieces = d->ep->caps.max_sge;
 		if (bytes > d->ep->caps.max_message_bytes)
 			bytes = (uint32_t)d->ep->caps.max_message_bytes;
 	}
@@ -274,7 +277,7 @@ static bool draft_send(struct world *w, struct draft *d)
 	if (w_dice(w, 150)) {
 		d->q->r.flags |= XP_F_IMMEDIATE;
 		d->q->r.key = (uint32_t)++w->last_id;
-	} else if (w_dice(w, 150)) {
+	} else if (w_dice(w, d->ep->caps.remote_invalidate ? 150 : 5)) {
 		struct w_grant *g = some_grant(w, d, w_dice(w, 500), true);
 
 		if (!g)
@@ -290,10 +293,13 @@ static bool draft_send(struct world *w, struct draft *d)
 
 static bool draft_recv(struct world *w, struct draft *d)
 {
-	uint32_t bytes = 220 + w_below(w, 300);
+	uint32_t bytes = 220 + w_below(w, w_dice(w, 50) ? 6000 : 300);
 
+	if (w->bulk && w_dice(w, 300))
+		bytes = w_below(w, w_dice(w, 100) ? 1500000 : 300000);
 	if (!w_dice(w, 30)) {
-		d->max_pieces = d->ep->caps.max_recv_sge;
+		if (w_dice(w, 700))
+			d->max_pieces = d->ep->caps.max_recv_sge;
 		if (bytes > d->ep->caps.max_message_bytes)
 			bytes = (uint32_t)d->ep->caps.max_message_bytes;
 	}
@@ -305,8 +311,11 @@ static bool draft_recv(struct world *w, struct draft *d)
 static bool draft_grant(struct world *w, struct draft *d)
 {
 	bool write = w_dice(w, 500);
+	uint32_t most = w_dice(w, 200) ? 8000 : 400;
 
-	if (!add_local(w, d, 1 + w_below(w, w_dice(w, 200) ? 8000 : 400)))
+	if (w->bulk && w_dice(w, 300))
+		most = 1500000;
+	if (!add_local(w, d, 1 + w_below(w, most)))
 		return false;
 	d->q->r.flags |= write ? XP_F_GRANT_WRITE : XP_F_GRANT_READ;
 	if (w_dice(w, 200))
@@ -513,9 +522,7 @@ static void gather_remote(struct draft *d, uint8_t *to)
 		struct w_grant *g = d->targets[i];
 
 		if (g)
-			memcpy(to,
-			       g->range.buffer->bytes + g->range.offset +
-				       (d->remote[i].address - g->address),
+			memcpy(to, w_grant_bytes(g) + (d->remote[i].address - g->address),
 			       d->remote[i].length);
 		to += d->remote[i].length;
 	}

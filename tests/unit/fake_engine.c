@@ -57,6 +57,7 @@ static int fake_resolve(const char *host, struct xc_addr *ret, int max)
 }
 
 uint64_t fake_engine_closed_fds;
+uint32_t fake_engine_job_owner;
 
 static void fake_close_fd(int fd)
 {
@@ -162,7 +163,9 @@ bool fake_engine_run_job(struct xd_engine *e, uint32_t place)
 
 	if (!job)
 		return false;
+	fake_engine_job_owner = job->owner;
 	job->run(job);
+	fake_engine_job_owner = 0;
 	xc_list_append(&e->finished, &job->link);
 	e->n_finished++;
 	return true;

@@ -34,6 +34,9 @@ struct xd_engine {
 
 extern const struct xd_engine_ops fake_engine_ops;
 
+/* Whom the job is for that runs now; 0 outside of one, and where it is for nobody. */
+extern uint32_t fake_engine_job_owner;
+
 /* How many descriptors close_fd() got; none is really closed. */
 extern uint64_t fake_engine_closed_fds;
 
