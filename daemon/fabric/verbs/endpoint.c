@@ -96,6 +96,7 @@ static void start_step(struct fabric_ep *ep, enum verbs_step step)
 
 	ep->step = step;
 	ep->orderly = ep->life.orderly;
+	ep->linked = ep->life.linked;
 	ep->stopped = ep->life.stopped;
 	ep->job = (struct xd_job){
 		.helper = helper_of(step), .owner = ep->pd->owner,

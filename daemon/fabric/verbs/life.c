@@ -23,6 +23,7 @@ static void end(struct verbs_life *l, int status)
 static void connected(struct verbs_life *l)
 {
 	l->phase = VERBS_CONNECTED;
+	l->linked = true;
 	l->due = VERBS_STEP_NONE;
 	l->tell_established = true;
 	l->established_status = 0;

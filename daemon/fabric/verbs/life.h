@@ -48,6 +48,7 @@ struct verbs_life {
 	enum verbs_step running; /* on a helper */
 	enum verbs_step due;     /* the next step of connecting; NONE: an event is awaited */
 	bool established, disconnected; /* heard while a step runs that must return first */
+	bool linked;                    /* it was connected, be it that it no longer is */
 	bool stopped;                   /* the QP is in ERR */
 	bool orderly;                   /* end it in order, where the transport knows how */
 	bool destroy, destroyed;

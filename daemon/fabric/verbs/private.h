@@ -72,11 +72,7 @@ struct fabric {
 	uint8_t port;           /* of the anchor's address */
 	uint8_t rd_atomic;      /* READs that a QP may have under way, each way */
 	struct xc_addr address; /* one of its own */
-	/*
-	 * An id bound to an address of the device. librdmacm allocates a PD of its own with the
-	 * first such id and frees it with the last: without this one, each look at an address
-	 * would cost two commands to the device. And it hears of the device's removal.
-	 */
+	/* An id bound to an address of the device, which hears of the device's removal. */
 	struct rdma_cm_id *anchor;
 	struct verbs_target anchor_target;
 
@@ -178,7 +174,7 @@ struct fabric_ep {
 	int status; /* of the job */
 	/* what the job wants to know of `life`, which moves on meanwhile */
 	enum verbs_step step;
-	bool orderly, stopped;
+	bool orderly, linked, stopped;
 
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;

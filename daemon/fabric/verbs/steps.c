@@ -238,18 +238,36 @@ static int notify(struct fabric_ep *ep)
 
 /* ---- ending */
 
+static void hang_up(struct fabric_ep *ep)
+{
+	if (!ep->id)
+		return;
+	if (ep->linked || ep->fabric->iwarp) {
+		/* Where it is no longer connected this fails, and is none the worse for it. */
+		rdma_disconnect(ep->id);
+		return;
+	}
+	/*
+	 * An attempt in InfiniBand is given up by the id alone: as long as that lives, a peer that
+	 * accepts waits for the end of the handshake. (In iWARP destroying it waits for the peer,
+	 * who will find the QP in ERR.)
+	 */
+	rdma_destroy_id(ep->id);
+	ep->id = NULL;
+}
+
 static int stop(struct fabric_ep *ep)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	bool first = ep->fabric->iwarp && ep->orderly;
 	int err;
 
 	/* In iWARP this ends the stream in order; a QP in ERR just drops it (RFC 5040 6). */
-	if (ep->fabric->iwarp && ep->orderly && ep->id)
-		rdma_disconnect(ep->id);
+	if (first)
+		hang_up(ep);
 	err = -ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
-	/* Where it is not connected (any more) this fails, and is none the worse for it. */
-	if (!(ep->fabric->iwarp && ep->orderly) && ep->id)
-		rdma_disconnect(ep->id);
+	if (!first)
+		hang_up(ep);
 	return err;
 }
 
