@@ -30,6 +30,7 @@ struct xd_core {
 	struct xc_list sessions;
 	struct xc_list closing; /* failed or closed ones, that unwind */
 	uint64_t last_session;
+	uint32_t uncharged_admins;
 	uint64_t turn; /* its number */
 	struct xc_slots qps;   /* endpoints by fabric_ep_attr.qp_num */
 	struct xc_list ending; /* endpoints whose QP goes down at the end of this turn */
@@ -79,6 +80,7 @@ struct xd_session {
 	uint32_t n_gids;
 	uint32_t *gids;
 	bool admin, greeted;
+	bool charged; /* else it is an administrator's, beyond the limits */
 	bool failed; /* its Goodbye waits; whatever else it had to read since is dropped */
 	bool closed; /* io has let go */
 	char name[65];

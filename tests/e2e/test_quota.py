@@ -255,3 +255,21 @@ def the_table_of_quotas(t):
     text = ' '.join(str(cell) for row in rows for cell in row.values())
     for word in ('pinned', 'buffers', 'sessions', '1048576', '7'):
         check(word in text, '%s is not in the table of quotas: %s' % (word, text))
+
+
+@test(config='total { sessions = 3 }', bystander=False)
+def administrators_get_in_when_sessions_are_spent(t):
+    """Or nobody could end those who spent them."""
+    clients = [t.session() for _ in range(3)]
+    quota_failure(t.session, 'sessions')
+    admins = [t.admin() for _ in range(4)]
+    rows = [row for row in admins[0].query('sessions') if row['socket'] == 'client']
+    equal(len(rows), 3, 'sessions of clients')
+    admins[1].call('admin', verb='end-session', arguments=[str(rows[0]['session'])])
+
+    def gets_in():
+        try:
+            return t.session()
+        except (Failed, Ended):
+            return None
+    until(gets_in, 'a client gets in again')
