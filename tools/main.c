@@ -42,7 +42,10 @@ static const struct command commands[] = {
 	 "  --clients NUMBER      at once, 1 to 1,024 (64); one user of this host gets half of them\n"
 	 "  --sync                what is put is on the disk before its sender hears that it is there\n"},
 	{"status", tool_table, 0, -1, "", "Shows the daemon's figures.\n"},
-	{"devices", tool_table, 0, -1, "", "Shows the devices and what they can do.\n"},
+	{"devices", tool_devices, 0, -1, "[-v]",
+	 "Shows the devices and what they can do.\n\n"
+	 "  -v, --verbose         and what was asked of each when it was opened, what it claims, what was\n"
+	 "                        seen, and what follows from that (with --json that alone)\n"},
 	{"sessions", tool_table, 0, -1, "", "Shows the connected programs.\n"},
 	{"endpoints", tool_table, 0, -1, "", "Shows the connections to peers.\n"},
 	{"buffers", tool_table, 0, -1, "", "Shows the memory that is shared with the daemon.\n"},
@@ -73,6 +76,7 @@ static const struct option options[] = {
 	{"json", no_argument, NULL, 'j'},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, 'V'},
+	{"verbose", no_argument, NULL, 'v'},
 	/* Of commands; from here on. */
 	{"listen", required_argument, NULL, OPT_LISTEN},
 	{"writable", no_argument, NULL, OPT_WRITABLE},
@@ -168,12 +172,13 @@ static int misplaced(const struct tool *t, const struct command *command, int op
 {
 	const bool serve = command && command->run == tool_serve;
 	const bool get = command && command->run == tool_get;
+	const bool devices = command && command->run == tool_devices;
 	const char *name = NULL;
 
 	for (const struct option *o = options; o->name; o++)
 		if (o->val == opt)
 			name = o->name;
-	if (opt < OPT_LISTEN || serve || (get && opt == OPT_SYNC))
+	if (opt == 'v' ? devices : opt < OPT_LISTEN || serve || (get && opt == OPT_SYNC))
 		return TOOL_OK;
 	if (!command)
 		return tool_usage(t, "option '--%s' belongs behind its command", name);
@@ -188,8 +193,8 @@ static int parse_options(struct tool *t, const struct command *command, int argc
 {
 	int opt, r;
 
-	while ((opt = getopt_long(argc, argv, command ? ":hVj" : "+:hVj", options, NULL)) != -1) {
-		r = opt >= OPT_SOCKET ? misplaced(t, command, opt) : 0;
+	while ((opt = getopt_long(argc, argv, command ? ":hVjv" : "+:hVjv", options, NULL)) != -1) {
+		r = opt >= OPT_SOCKET || opt == 'v' ? misplaced(t, command, opt) : 0;
 		if (r)
 			return r;
 		switch (opt) {
@@ -219,6 +224,9 @@ static int parse_options(struct tool *t, const struct command *command, int argc
 			break;
 		case 'j':
 			t->json = true;
+			break;
+		case 'v':
+			t->verbose = true;
 			break;
 		case 'h':
 			print_help(command);

@@ -7,6 +7,7 @@
 
 #include "tools/tool.h"
 
+#include "common/checked.h"
 #include "common/units.h"
 
 #include <errno.h>
@@ -40,6 +41,18 @@ static const char *format_number(const char *cell, const char *unit, char *buf, 
 	return buf;
 }
 
+/* Sentences wrap where a terminal is too narrow for them. */
+static bool is_prose(const struct xfer_table *in, size_t column)
+{
+	static const char *const prose[] = {"asked", "claimed", "seen", "consequence"};
+	const char *name = xfer_table_column_name(in, column);
+
+	for (size_t i = 0; i < XC_ARRAY_SIZE(prose); i++)
+		if (strcmp(name, prose[i]) == 0)
+			return true;
+	return false;
+}
+
 static int fill_columns(struct libscols_table *out, const struct xfer_table *in)
 {
 	for (size_t c = 0; c < xfer_table_columns(in); c++) {
@@ -47,7 +60,9 @@ static int fill_columns(struct libscols_table *out, const struct xfer_table *in)
 		struct libscols_column *column;
 
 		column = scols_table_new_column(out, xfer_table_column_name(in, c), 0,
-						number ? SCOLS_FL_RIGHT : 0);
+						number		? SCOLS_FL_RIGHT :
+						is_prose(in, c) ? SCOLS_FL_WRAP :
+								  0);
 		if (!column)
 			return -ENOMEM;
 		scols_column_set_json_type(column, number ? SCOLS_JSON_NUMBER : SCOLS_JSON_STRING);
@@ -77,12 +92,12 @@ static int fill_rows(struct libscols_table *out, const struct xfer_table *in, bo
 }
 
 /* smartcols' own JSON leaves out a table without lines altogether. */
-static int print_nothing(const struct tool *t)
+static int print_nothing(const struct tool *t, const char *name)
 {
 	if (t->json)
-		printf("{\n   \"%s\": []\n}\n", t->command);
+		printf("{\n   \"%s\": []\n}\n", name);
 	else
-		printf("no %s\n", t->command);
+		printf("no %s\n", name);
 	return 0;
 }
 
@@ -103,17 +118,17 @@ static int print_lines(struct libscols_table *out)
 	return r;
 }
 
-static int print_table(const struct tool *t, const struct xfer_table *in)
+static int print_table(const struct tool *t, const char *name, const struct xfer_table *in)
 {
 	struct libscols_table *out;
 	int r;
 
 	if (xfer_table_rows(in) == 0)
-		return print_nothing(t);
+		return print_nothing(t, name);
 	out = scols_new_table();
 	if (!out)
 		return -ENOMEM;
-	scols_table_set_name(out, t->command);
+	scols_table_set_name(out, name);
 	scols_table_enable_json(out, t->json);
 	r = fill_columns(out, in);
 	if (r == 0)
@@ -124,11 +139,26 @@ static int print_table(const struct tool *t, const struct xfer_table *in)
 	return r;
 }
 
+static int query_and_print(const struct tool *t, struct xfer_client *client, const char *name)
+{
+	struct xfer_table *table;
+	const char *text = "";
+	int r = xfer_query(client, name, &table);
+
+	if (r < 0) {
+		xfer_last_error(&text);
+		return tool_error(t, "%s", text[0] ? text : xfer_strerror(r));
+	}
+	r = print_table(t, name, table);
+	if (r)
+		r = tool_error(t, "%s", strerror(-r));
+	xfer_table_free(table);
+	return r;
+}
+
 int tool_table(const struct tool *t)
 {
 	struct xfer_client *client;
-	struct xfer_table *table;
-	const char *text = "";
 	int r;
 
 	if (t->n_arguments)
@@ -136,16 +166,30 @@ int tool_table(const struct tool *t)
 	client = tool_client(t);
 	if (!client)
 		return TOOL_FAILED;
-	r = xfer_query(client, t->command, &table);
-	if (r < 0) {
-		xfer_last_error(&text);
-		r = tool_error(t, "%s", text[0] ? text : xfer_strerror(r));
-	} else {
-		r = print_table(t, table);
-		if (r)
-			r = tool_error(t, "%s", strerror(-r));
-		xfer_table_free(table);
+	r = query_and_print(t, client, t->command);
+	xfer_client_free(client);
+	return r;
+}
+
+int tool_devices(const struct tool *t)
+{
+	struct xfer_client *client;
+	int r = TOOL_OK;
+
+	if (!t->verbose)
+		return tool_table(t);
+	if (t->n_arguments)
+		return tool_usage(t, "takes no arguments, has '%s'", t->arguments[0]);
+	client = tool_client(t);
+	if (!client)
+		return TOOL_FAILED;
+	/* JSON is one value. */
+	if (!t->json) {
+		r = query_and_print(t, client, "devices");
+		putchar('\n');
 	}
+	if (r == TOOL_OK)
+		r = query_and_print(t, client, "device-facts");
 	xfer_client_free(client);
 	return r;
 }

@@ -17,6 +17,7 @@ struct tool {
 	const char *socket_path, *admin_socket_path;
 	bool admin;          /* the administrators' socket */
 	bool json;
+	bool verbose;
 	/* serve */
 	const char *listen;
 	bool writable;
@@ -62,6 +63,7 @@ int tool_get(const struct tool *t);
 int tool_put(const struct tool *t);
 int tool_serve(const struct tool *t);
 int tool_table(const struct tool *t);
+int tool_devices(const struct tool *t);
 int tool_admin(const struct tool *t);
 
 #endif

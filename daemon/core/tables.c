@@ -79,10 +79,10 @@ static void write_status(struct xd_session *viewer, uint64_t *cursor, struct xd_
 
 static const struct xd_column device_columns[] = {
 	{ "name", "", false },	       { "kind", "", false },
+	{ "driver", "", false },       { "keys", "", false },
 	{ "max_sge", "1", true },      { "max_sge_rd", "1", true },
 	{ "max_recv_sge", "1", true }, { "max_message", "bytes", true },
-	{ "keys", "", false },	       { "invalidate", "", false },
-	{ "immediate", "", false },
+	{ "invalidate", "", false },   { "immediate", "", false },
 };
 
 static void write_devices(struct xd_session *viewer, uint64_t *cursor, struct xd_table_sink *sink)
@@ -100,13 +100,45 @@ static void write_devices(struct xd_session *viewer, uint64_t *cursor, struct xd
 		}
 		text(sink, c->name);
 		text(sink, kinds[c->kind]);
+		text(sink, c->driver);
+		text(sink, keys[c->keys]);
 		number(sink, c->max_sge);
 		number(sink, c->max_sge_rd);
 		number(sink, c->max_recv_sge);
 		number(sink, c->max_message_bytes);
-		text(sink, keys[c->keys]);
 		text(sink, c->remote_invalidate ? "yes" : "no");
 		text(sink, c->immediate ? "yes" : "no");
+	}
+	*cursor = 0;
+}
+
+/* What devices were seen to do. The cursor: the fabric's number above the fact's. */
+static const struct xd_column device_fact_columns[] = {
+	{ "device", "", false },  { "question", "", false }, { "asked", "", false },
+	{ "claimed", "", false }, { "seen", "", false },     { "consequence", "", false },
+};
+
+static void write_device_facts(struct xd_session *viewer, uint64_t *cursor,
+			       struct xd_table_sink *sink)
+{
+	const struct xd_core *core = viewer->core;
+	uint32_t at = (uint32_t)*cursor;
+
+	for (uint64_t i = *cursor >> 32; i < core->n_fabrics; i++, at = 0) {
+		const struct fabric_caps *c = &core->caps[i];
+
+		for (; at < c->n_facts; at++) {
+			if (!sink->row(sink)) {
+				*cursor = i << 32 | at;
+				return;
+			}
+			text(sink, c->name);
+			text(sink, c->facts[at].question);
+			text(sink, c->facts[at].asked);
+			text(sink, c->facts[at].claimed);
+			text(sink, c->facts[at].seen);
+			text(sink, c->facts[at].consequence);
+		}
 	}
 	*cursor = 0;
 }
@@ -354,6 +386,7 @@ static void write_quotas(struct xd_session *viewer, uint64_t *cursor, struct xd_
 static const struct table tables[] = {
 	{ "status", status_columns, XC_ARRAY_SIZE(status_columns), write_status },
 	TABLE("devices", device),
+	TABLE("device-facts", device_fact),
 	TABLE("sessions", session),
 	TABLE("endpoints", endpoint),
 	TABLE("buffers", buffer),
@@ -376,6 +409,6 @@ int xd_session_query(struct xd_session *s, const char *name, uint64_t *cursor,
 	}
 	snprintf(
 		ret_why, XD_TEXT_MAX,
-		"there is no table of that name; there are status, devices, sessions, endpoints, buffers, listeners, grants and quotas");
+		"there is no table of that name; there are status, devices, device-facts, sessions, endpoints, buffers, listeners, grants and quotas");
 	return -ENOENT;
 }

@@ -424,7 +424,8 @@ def cursors_that_nobody_gave(t):
     s = t.session()
     s.buffer(4096)
     rng = random.Random(1)
-    for table in ('status', 'devices', 'sessions', 'endpoints', 'buffers', 'listeners', 'grants', 'quotas'):
+    for table in ('status', 'devices', 'device-facts', 'sessions', 'endpoints', 'buffers', 'listeners', 'grants',
+                  'quotas'):
         for cursor in (1, 2, 1 << 31, 1 << 32, 1 << 63, (1 << 64) - 1, rng.getrandbits(64),
                        rng.getrandbits(40)):
             reply = s.call_raw('query', table=table, cursor=cursor)

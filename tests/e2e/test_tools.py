@@ -276,6 +276,30 @@ def tables_and_json(t):
 
 
 @test()
+def devices_and_what_was_seen_of_them(t):
+    """A line a device; with -v a line for each question that it was asked."""
+    status, out, errors = t.xferctl('--json', 'devices')
+    equal(status, 0, 'status (%s)' % errors)
+    devices = json.loads(out)['devices']
+    for row in devices:
+        check(row['keys'] in ('window', 'mr', 'slab'), 'keys: %s' % row)
+    status, out, errors = t.xferctl('devices', '-v', '--json')
+    equal(status, 0, 'status (%s)' % errors)
+    facts = json.loads(out)['device-facts']
+    for row in facts:
+        equal(sorted(row), ['asked', 'claimed', 'consequence', 'device', 'question', 'seen'], 'columns')
+        check(row['asked'] and row['claimed'] and row['seen'], 'an empty cell: %s' % row)
+    # What has a driver of the kernel's was tested; all that was tested is a device.
+    equal({row['device'] for row in facts}, {row['name'] for row in devices if row['driver']}, 'tested devices')
+    status, out, errors = t.xferctl('devices', '-v')
+    equal(status, 0, 'status (%s)' % errors)
+    check(all(row['name'] in out for row in devices), 'a device is missing')
+    check('no device-facts' in out or all(row['question'] in out for row in facts), 'a question is missing')
+    for wrong in (('-v', 'devices'), ('status', '-v')):
+        equal(t.xferctl(*wrong)[0], 2, 'status of %s' % ' '.join(wrong))
+
+
+@test()
 def serve_ends_at_sigterm(t):
     served = Served(t)
     served.process.terminate()
