@@ -281,7 +281,9 @@ static void post_recv(struct xd_transfer *t)
 		r = xd_ep_fabric(ep)->ops->post_recv(ep->fep, &wr, &bad);
 	if (r < 0) {
 		xd_ring_rewind(ring, mark);
-		xd_transfer_end(t, is_want(r) ? -EAGAIN : -XP_E_DEVICE, NULL);
+		/* -ENOTCONN: the connection has ended, and the event of it is on its way. */
+		r = is_want(r) ? -EAGAIN : r == -ENOTCONN ? -XP_E_FLUSHED : -XP_E_DEVICE;
+		xd_transfer_end(t, r, NULL);
 		return;
 	}
 	t->state = XD_T_POSTED;

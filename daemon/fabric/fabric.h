@@ -271,8 +271,10 @@ struct fabric_ops {
 
 	/*
 	 * Chains of work requests, copied before the call returns, as ibv_post_send(3) and
-	 * ibv_post_recv(3). 0 or a negative errno, then *bad_wr is the first that was not posted.
-	 * Sends need a connection; RECVs do not.
+	 * ibv_post_recv(3). 0 or a negative errno, then *bad_wr is the first that was not posted:
+	 * -EOPNOTSUPP where the caps do not promise it. Sends need a connection; RECVs do not.
+	 * After it has ended both are taken, and flush, or are refused with -ENOTCONN. Flags that
+	 * the fabric reads it may change.
 	 */
 	int (*post_send)(struct fabric_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 	int (*post_recv)(struct fabric_ep *ep, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include <errno.h>
+#include <string.h>
 
 #include "common/assert.h"
 #include "common/checked.h"
@@ -10,6 +11,51 @@
 #define CQ_EVENTS 256
 
 /* ---- posting */
+
+/* libibverbs' calls return an errno; of siw's, some return it negated. */
+static int negative(int r)
+{
+	return r > 0 ? -r : r;
+}
+
+/*
+ * What the caps do not promise is not asked of a device: drivers take operations that never
+ * complete, or complete and have not happened.
+ */
+static int check_send(const struct fabric_ep *ep, const struct ibv_send_wr *wr)
+{
+	const struct fabric_caps *caps = &ep->fabric->caps;
+	uint32_t max = ep->attr.max_send_sge;
+	bool can = true;
+
+	switch (wr->opcode) {
+	case IBV_WR_RDMA_READ:
+		max = xc_min_u32(max, caps->max_sge_rd);
+		break;
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_SEND:
+		break;
+	case IBV_WR_SEND_WITH_INV:
+		can = caps->remote_invalidate;
+		break;
+	case IBV_WR_SEND_WITH_IMM:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		can = caps->immediate;
+		break;
+	case IBV_WR_LOCAL_INV:
+		return caps->keys == FABRIC_KEYS_WINDOW ? 0 : -EOPNOTSUPP;
+	case IBV_WR_BIND_MW:
+		if (caps->keys != FABRIC_KEYS_WINDOW)
+			return -EOPNOTSUPP;
+		return wr->bind_mw.mw && wr->bind_mw.bind_info.mr ? 0 : -EINVAL;
+	default:
+		can = false;
+	}
+	if (!can)
+		return -EOPNOTSUPP;
+	/* siw cuts a chain at one that is too long, and calls that a success. */
+	return wr->num_sge >= 0 && (uint32_t)wr->num_sge <= max ? 0 : -EINVAL;
+}
 
 static bool has_bind(const struct ibv_send_wr *wr)
 {
@@ -27,40 +73,112 @@ static int post_binds(struct fabric_ep *ep, struct ibv_send_wr *wr, struct ibv_s
 		int err;
 
 		one.next = NULL;
-		if (one.opcode == IBV_WR_BIND_MW) {
-			if (!one.bind_mw.mw || !one.bind_mw.bind_info.mr) {
-				*bad_wr = wr;
-				return -EINVAL;
-			}
+		if (one.opcode == IBV_WR_BIND_MW)
 			verbs_bind_to_device(&one);
-		}
-		err = ibv_post_send(ep->qp, &one, &bad);
+		err = negative(ibv_post_send(ep->qp, &one, &bad));
 		if (err) {
 			*bad_wr = wr;
-			return -err;
+			return err;
 		}
 	}
 	return 0;
 }
 
+/*
+ * siw completes a WRITE or SEND when it is sent, a READ when the answer has come, and puts each into
+ * the CQ at once. Behind a fence they come in order. The answers to READs do so by themselves, and
+ * siw takes no READ with a fence.
+ */
+static void set_order(struct fabric_ep *ep, struct ibv_send_wr *wr)
+{
+	if (strcmp(ep->fabric->caps.driver, "siw") != 0)
+		return;
+	for (; wr; wr = wr->next) {
+		if (wr->opcode == IBV_WR_RDMA_READ)
+			wr->send_flags &= ~(unsigned int)IBV_SEND_FENCE;
+		else
+			wr->send_flags |= IBV_SEND_FENCE;
+	}
+}
+
+static int post_sound(struct fabric_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	struct ibv_send_wr *bad = NULL;
+	int err;
+
+	set_order(ep, wr);
+	if (has_bind(wr))
+		return post_binds(ep, wr, bad_wr);
+	err = negative(ibv_post_send(ep->qp, wr, &bad));
+	/* siw, of a queue that was full in mid-chain. */
+	if (!err && bad)
+		err = -ENOMEM;
+	/* siw, where it took all and could not tell the kernel: the connection has ended. */
+	if (err && !bad)
+		return 0;
+	*bad_wr = bad;
+	return err;
+}
+
 int verbs_post_send(struct fabric_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
+	struct ibv_send_wr *last = NULL, *wrong = wr;
+	int why = 0, err = 0;
+
 	XC_CHECK(ep, VERBS_EP_MAGIC);
 	/* Drivers differ in what they say of a QP that is not in RTS, and rxe says yes. */
 	if (!verbs_life_may_send(&ep->life)) {
 		*bad_wr = wr;
 		return -ENOTCONN;
 	}
-	if (has_bind(wr))
-		return post_binds(ep, wr, bad_wr);
-	return -ibv_post_send(ep->qp, wr, bad_wr);
+	while (wrong && (why = check_send(ep, wrong)) == 0) {
+		last = wrong;
+		wrong = wrong->next;
+	}
+	if (last) {
+		last->next = NULL;
+		err = post_sound(ep, wr, bad_wr);
+		last->next = wrong;
+	}
+	if (!err && why)
+		*bad_wr = wrong;
+	return err ? err : why;
+}
+
+/* siw takes no RECV without a segment. One of no bytes is none, where the other was refused. */
+static int post_empty_recv(struct fabric_ep *ep, const struct ibv_recv_wr *wr)
+{
+	struct ibv_sge nothing = { 0 };
+	struct ibv_recv_wr one = { .wr_id = wr->wr_id, .sg_list = &nothing, .num_sge = 1 }, *bad;
+
+	if (wr->num_sge || !ep->attr.max_recv_sge)
+		return -EINVAL;
+	return negative(ibv_post_recv(ep->qp, &one, &bad));
 }
 
 int verbs_post_recv(struct fabric_ep *ep, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
+	struct ibv_recv_wr *bad;
+	int err = 0;
+
 	XC_CHECK(ep, VERBS_EP_MAGIC);
 	xc_assert(!ep->life.destroy);
-	return -ibv_post_recv(ep->qp, wr, bad_wr);
+	/* Of a QP in ERR some devices (rxe) flush no RECV that is posted afterwards. */
+	if (ep->life.phase == VERBS_ENDED) {
+		*bad_wr = wr;
+		return -ENOTCONN;
+	}
+	for (; wr && !err; wr = bad->next) {
+		bad = NULL;
+		err = negative(ibv_post_recv(ep->qp, wr, &bad));
+		if (!err || !bad)
+			return err;
+		if (err == -EINVAL)
+			err = post_empty_recv(ep, bad);
+		if (err)
+			*bad_wr = bad;
+	}
+	return err;
 }
 
 /* ---- completions */
