@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/assert.h"
@@ -159,6 +160,16 @@ static void point(bool ok, const char *name, const char *detail)
 	fflush(stdout);
 }
 
+/* Since the last point. */
+static double seconds(void)
+{
+	static struct timespec last;
+	struct timespec t = last;
+
+	clock_gettime(CLOCK_MONOTONIC, &last);
+	return (double)(last.tv_sec - t.tv_sec) + (double)(last.tv_nsec - t.tv_nsec) / 1e9;
+}
+
 static void tell(const struct report *r)
 {
 	const char *name = tests[r->test]->name;
@@ -169,6 +180,7 @@ static void tell(const struct report *r)
 	point(r->verdict != FAILED, name, detail);
 	if (r->verdict == FAILED)
 		printf("# %s\n", r->text);
+	printf("# %.1f s\n", seconds());
 }
 
 static void died(uint32_t test, int status)
@@ -185,6 +197,7 @@ static void run_all(void)
 {
 	uint32_t next = 0;
 
+	seconds();
 	while (next < n_tests) {
 		struct child c = start(next, n_tests - next, NULL);
 		uint32_t first = next;

@@ -21,7 +21,7 @@ static struct ear *hear_again(struct side *side, const struct xc_addr *at)
 	struct ear *ear = NULL;
 	int err;
 
-	while ((err = hear_at(side, at, &ear)) == -EADDRINUSE && rig_turn(until))
+	while ((err = hear_at(side, at, &ear)) == -EADDRINUSE && engine_now(rig.engine) < until)
 		rig_quiet();
 	CHECK_EQ(err, 0);
 	return ear;

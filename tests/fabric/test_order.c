@@ -100,6 +100,33 @@ static void a_fence_waits_for_reads(void)
 	}
 }
 
+/* A fence is for any work request; some devices take none with a READ. */
+static void reads_have_fences(void)
+{
+	struct exposure *r;
+	struct end *a, *b;
+
+	pair(NULL, &a, &b);
+	r = expose(b, 0, PAGE, IBV_ACCESS_REMOTE_READ);
+	fill(b->mem, PAGE, 1);
+	for (unsigned int i = 0; i < 4; i++) {
+		struct ibv_sge sge = sge_of(a, i * PAGE, PAGE);
+		struct ibv_send_wr *bad, wr = {
+			.wr_id = i, .opcode = IBV_WR_RDMA_READ, .sg_list = &sge, .num_sge = 1,
+			.send_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE,
+			.wr.rdma = { r->address, r->rkey },
+		};
+
+		CHECK_EQ(post(a, &wr, &bad), 0);
+	}
+	for (unsigned int i = 0; i < 4; i++) {
+		CHECK_EQ(took(a, i), IBV_WC_SUCCESS);
+		CHECK(filled(a->mem + i * PAGE, PAGE, 1));
+	}
+	rig_quiet();
+	CHECK_EQ(a->n_disconnected, 0);
+}
+
 /* A READ sees what the WRITE before it wrote; a message is seen after what precedes it. */
 static void effects_come_in_order(void)
 {
@@ -226,6 +253,7 @@ const struct test order_tests[] = {
 	{ "messages meet RECVs in order", messages_meet_recvs_in_order,
 	  { "swap-wcs", "swap-recvs", "move-byte" } },
 	{ "a fence waits for READs", a_fence_waits_for_reads, { "no-fence" } },
+	{ "READs with a fence", reads_have_fences, { "move-byte" } },
 	{ "effects come in order", effects_come_in_order, { "move-byte", "lose-writes" } },
 	{ "unsignalled chains", unsignalled, { "signal-all", "lose-writes" } },
 	{ "a chain ends at the bad one", a_chain_ends_at_the_bad_one,
