@@ -19,6 +19,7 @@ static const char usage[] =
 	"                       not root: $XDG_RUNTIME_DIR/rdmaxferd/client/sock]\n"
 	"  --admin-socket PATH  where administrators connect [the same with admin]\n"
 	"  --state-dir DIR      where to keep what outlives the daemon [none]\n"
+	"  --no-devices         leave the host's RDMA devices alone\n"
 	"  --check-config       read the configuration, say what is wrong, and exit\n"
 	"  --version            print the version and exit\n"
 	"  --help               print this and exit\n"
@@ -26,13 +27,23 @@ static const char usage[] =
 	"Exit status: 0 stopped by SIGTERM or SIGINT, or the configuration is good;\n"
 	"1 failed; 2 the command line or the configuration is wrong.\n";
 
-enum { OPT_CONFIG = 256, OPT_SOCKET, OPT_ADMIN, OPT_STATE, OPT_CHECK, OPT_VERSION, OPT_HELP };
+enum {
+	OPT_CONFIG = 256,
+	OPT_SOCKET,
+	OPT_ADMIN,
+	OPT_STATE,
+	OPT_NO_DEVICES,
+	OPT_CHECK,
+	OPT_VERSION,
+	OPT_HELP,
+};
 
 static const struct option options[] = {
 	{ "config", required_argument, NULL, OPT_CONFIG },
 	{ "socket", required_argument, NULL, OPT_SOCKET },
 	{ "admin-socket", required_argument, NULL, OPT_ADMIN },
 	{ "state-dir", required_argument, NULL, OPT_STATE },
+	{ "no-devices", no_argument, NULL, OPT_NO_DEVICES },
 	{ "check-config", no_argument, NULL, OPT_CHECK },
 	{ "version", no_argument, NULL, OPT_VERSION },
 	{ "help", no_argument, NULL, OPT_HELP },
@@ -57,6 +68,9 @@ static void parse(int argc, char **argv, struct xd_daemon_options *ret, bool *re
 			break;
 		case OPT_STATE:
 			ret->state_dir = optarg;
+			break;
+		case OPT_NO_DEVICES:
+			ret->no_devices = true;
 			break;
 		case OPT_CHECK:
 			*ret_check = true;

@@ -13,6 +13,7 @@
 #include "daemon/fabric/iwarp/iwarp.h"
 #include "daemon/fabric/region.h"
 #include "daemon/io/config.h"
+#include "daemon/io/devices.h"
 #include "daemon/io/engine.h"
 #include "daemon/io/listener.h"
 #include "daemon/io/log.h"
@@ -45,10 +46,11 @@ struct daemon {
 	struct xd_server *server;
 	struct xd_sockpath client_sock, admin_sock;
 	struct xd_listener *client, *admin;
+	struct xd_devices devices;
 	struct xd_notify notify;
 	uv_signal_t signals[SIGNALS];
 	bool has_signals;
-	bool draining, at_once;
+	bool serving, draining, at_once;
 	struct xd_timer drain;
 	uint64_t drain_until_ns;
 };
@@ -102,7 +104,8 @@ static void reload(struct daemon *d)
 {
 	struct xd_policy *policy = NULL, *old = d->policy;
 
-	xd_notify_reloading(&d->notify);
+	if (d->serving)
+		xd_notify_reloading(&d->notify);
 	if (load_policy(d->options, d->logger, &policy) == 0) {
 		d->policy = policy;
 		d->server->policy = policy;
@@ -112,7 +115,8 @@ static void reload(struct daemon *d)
 	} else {
 		xd_logger_say(d->logger, XD_ERR, "The configuration stays as it was.");
 	}
-	xd_notify_reloaded(&d->notify);
+	if (d->serving)
+		xd_notify_reloaded(&d->notify);
 }
 
 /* ---- the end */
@@ -192,6 +196,22 @@ static int open_fabrics(struct daemon *d, const struct xd_engine_ref *ref)
 		fabric.ops->close(fabric.fabric);
 		return fail(d, "The iwarp fabric cannot be used", r);
 	}
+	return 0;
+}
+
+/* Clients wait in the sockets' backlogs meanwhile. */
+static int open_devices(struct daemon *d)
+{
+	uint64_t pinned = xd_policy_total(d->policy, XD_LIMIT_pinned);
+	int r;
+
+	if (d->options->no_devices)
+		return 0;
+	r = xd_devices_start(&d->devices, d->engine, d->core, d->logger, d->options->state_dir,
+			     pinned);
+	if (r < 0)
+		return fail(d, "Devices cannot be looked for", r);
+	xd_devices_wait(&d->devices, &d->draining);
 	return 0;
 }
 
@@ -285,6 +305,10 @@ static int start(struct daemon *d)
 		return fail(d, "The server cannot be made", r);
 	r = watch_signals(d);
 	if (r == 0)
+		r = open_devices(d);
+	if (d->draining)
+		return 0;
+	if (r == 0)
 		r = listen_at(d, &d->client_sock, false, &d->client);
 	if (r == 0)
 		r = listen_at(d, &d->admin_sock, true, &d->admin);
@@ -318,6 +342,7 @@ static bool tear_down(struct daemon *d)
 	idle = !d->core || (xd_core_idle(d->core) && (!d->server || xd_server_idle(d->server)));
 	if (!idle)
 		return false;
+	xd_devices_stop(&d->devices);
 	xd_engine_attach(d->engine, NULL);
 	xd_server_free(d->server);
 	if (d->core)
@@ -346,8 +371,12 @@ enum xd_exit xd_daemon_run(const struct xd_daemon_options *options, bool *ret_st
 		status = XD_EXIT_USAGE;
 	} else if (xd_process_state_dir(d->logger, options->state_dir) == 0 &&
 		   open_sockets(d) == 0 && start(d) == 0) {
-		xd_notify_ready(&d->notify, d->engine, d->core);
-		xd_engine_run(d->engine);
+		/* It may have been told to stop while it examined devices. */
+		d->serving = !d->draining;
+		if (d->serving) {
+			xd_notify_ready(&d->notify, d->engine, d->core);
+			xd_engine_run(d->engine);
+		}
 		status = XD_EXIT_OK;
 	}
 	if (!tear_down(d)) {

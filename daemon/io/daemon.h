@@ -21,6 +21,7 @@ struct xd_daemon_options {
 	const char *socket;       /* NULL: from systemd, or the default path */
 	const char *admin_socket; /* the same */
 	const char *state_dir;    /* NULL: none; else made where missing, with mode 0700 */
+	bool no_devices;          /* leave RDMA devices alone */
 };
 
 /*

@@ -44,6 +44,7 @@ struct xd_engine {
 	struct xd_logger *logger;
 	struct xd_core *core;
 	struct watch watch[XD_FABRICS_MAX];
+	int watched; /* fabrics: the descriptors of those before are waited for */
 	bool kicked, more, closing;
 };
 
@@ -331,36 +332,43 @@ static void watch_cb(uv_poll_t *poll, int status, int events)
 	e->kicked = true;
 }
 
-int xd_engine_attach(struct xd_engine *e, struct xd_core *core)
+static int watch_fd(struct xd_engine *e, struct watch *w, int fd)
 {
-	int fds[XD_FABRICS_MAX], n;
+	int r;
 
-	for (int i = 0; i < XD_FABRICS_MAX; i++)
-		unwatch(&e->watch[i]);
-	e->core = core;
-	if (!core)
-		return 0;
-	n = xd_core_fds(core, fds);
-	for (int i = 0; i < n; i++) {
-		struct watch *w = &e->watch[i];
-		int r;
+	xc_assert(!w->used);
+	r = uv_poll_init(&e->loop, &w->poll, fd);
+	if (r < 0)
+		return r; /* libuv's errors are negated errno here */
+	w->engine = e;
+	w->used = true;
+	w->poll.data = w;
+	e->open++;
+	return uv_poll_start(&w->poll, UV_READABLE, watch_cb);
+}
 
-		if (fds[i] < 0)
+int xd_engine_watch(struct xd_engine *e)
+{
+	int fds[XD_FABRICS_MAX], n = xd_core_fds(e->core, fds), r;
+
+	e->kicked = true;
+	for (; e->watched < n; e->watched++) {
+		if (fds[e->watched] < 0)
 			continue;
-		xc_assert(!w->used);
-		r = uv_poll_init(&e->loop, &w->poll, fds[i]);
-		if (r < 0)
-			return r; /* libuv's errors are negated errno here */
-		w->engine = e;
-		w->used = true;
-		w->poll.data = w;
-		e->open++;
-		r = uv_poll_start(&w->poll, UV_READABLE, watch_cb);
+		r = watch_fd(e, &e->watch[e->watched], fds[e->watched]);
 		if (r < 0)
 			return r;
 	}
-	e->kicked = true;
 	return 0;
+}
+
+int xd_engine_attach(struct xd_engine *e, struct xd_core *core)
+{
+	for (int i = 0; i < XD_FABRICS_MAX; i++)
+		unwatch(&e->watch[i]);
+	e->watched = 0;
+	e->core = core;
+	return core ? xd_engine_watch(e) : 0;
 }
 
 /* ---- life */

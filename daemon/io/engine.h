@@ -58,10 +58,11 @@ struct xd_engine_ref xd_engine_ref(struct xd_engine *e);
 struct uv_loop_s *xd_engine_loop(struct xd_engine *e);
 
 /*
- * The core whose progress the engine makes, and whose descriptors it sleeps on. Its fabrics must
- * have been added. NULL takes it away.
+ * The core whose progress the engine makes, and whose fabrics' descriptors it sleeps on. NULL takes
+ * it away. xd_engine_watch: fabrics were added since.
  */
 int xd_engine_attach(struct xd_engine *e, struct xd_core *core);
+int xd_engine_watch(struct xd_engine *e);
 
 void xd_link_deliver(struct xd_engine *e, struct xd_link *link);
 

@@ -27,10 +27,22 @@ static int filter_core_dumps(void)
 	return 0;
 }
 
+/* Devices pin memory: as much as we may without asking anybody. */
+static void raise_memlock(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_MEMLOCK, &limit);
+}
+
 void xd_process_prepare(struct xd_logger *logger)
 {
 	struct rlimit limit;
 
+	raise_memlock();
 	signal(SIGPIPE, SIG_IGN);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
 		limit.rlim_cur = limit.rlim_max;
