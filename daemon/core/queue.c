@@ -101,7 +101,9 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct x
 	t->sequence = ep->sq_tail - 1;
 	t->posted += n;
 	t->cursor = c->after[n - 1];
-	ep->blocked_ns[wants_window(t)] = 0;
+	/* One of no bytes needs no key and no slab: it says nothing of their being there again. */
+	if (t->bytes)
+		ep->blocked_ns[wants_window(t)] = 0;
 	xd_core_count(ep->session->core, XD_COUNTER_work_requests, n);
 	arm_progress(ep);
 	if (t->posted == xd_transfer_wrs(t)) {
@@ -265,6 +267,7 @@ void xd_endpoint_pump(struct xd_endpoint *ep)
 		if (room == 0 || !post_first(ep, t, room))
 			return;
 	}
+	ep->blocked_ns[0] = ep->blocked_ns[1] = 0; /* nothing waits */
 }
 
 static void post_recv(struct xd_transfer *t)
