@@ -44,8 +44,11 @@ int fake_memory_new(uint64_t size_bytes)
 	uint64_t room = (size_bytes + PAGE - 1) / PAGE * PAGE;
 
 	m.base = aligned_alloc(PAGE, room ? room : PAGE);
-	for (uint64_t i = 0; i < size_bytes; i++)
-		m.base[i] = (uint8_t)sim_next(&mem.rng);
+	for (uint64_t i = 0; i < room; i += sizeof(uint64_t)) {
+		uint64_t r = sim_next(&mem.rng);
+
+		memcpy(m.base + i, &r, sizeof(r));
+	}
 	mem.all = reallocarray(mem.all, mem.n + 1, sizeof(*mem.all));
 	mem.all[mem.n] = m;
 	return FD_FIRST + (int)mem.n++;

@@ -178,6 +178,7 @@ struct w_session {
 	bool admin, greeted, output, gone, unruly; /* unruly: did what may end it */
 	bool ending;     /* its end was asked for by others */
 	bool goodbye;    /* read */
+	bool refused;    /* it has got no more buffers */
 	uint32_t greed;  /* chance in 1,000 that it reads its output at a step */
 	uint64_t number, serial, cookie, closed_step;
 	struct xc_list buffers, eps, listeners, offers, pending, requests;

@@ -113,7 +113,7 @@ static void act_buffer_add(struct world *w, struct w_session *s)
 	}
 	size = 1 + (w_dice(w, 300) ? w_below(w, 60000) : w_below(w, 6000));
 	if (w->bulk && w_dice(w, 600))
-		size = 1 + w_below(w, 2000000);
+		size = 1 + w_below(w, w_dice(w, 250) ? 1600000 : 200000);
 	b = w_buffer_new(w, s, size);
 	b->add_serial = ask(s, W_ADD, b)->serial;
 	sim_note("buffer add %llu bytes", (unsigned long long)size);
@@ -516,7 +516,7 @@ static uint32_t count_eps(const struct w_session *s, bool startable)
 /* What a program does to get to work. False: it has what it needs. */
 static bool set_up(struct world *w, struct w_session *s)
 {
-	if (live_buffers(s) < 3 && w_dice(w, 700))
+	if (live_buffers(s) < 3 && w_dice(w, s->refused ? 20 : 700))
 		act_buffer_add(w, s);
 	else if (!listens(s) && w_dice(w, 500))
 		act_listen(w, s);

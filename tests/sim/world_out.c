@@ -376,11 +376,11 @@ static void out_completion(struct world *w, struct w_session *s, const struct xd
 
 static void reply_add(struct w_session *s, struct w_buffer *b, const struct xd_out *o)
 {
-	(void)s;
 	if (!b) {
 		sim_check(o->status < 0, "I4", "a buffer of no memory was added");
 		return;
 	}
+	s->refused = o->status;
 	if (o->status) {
 		w_buffer_gone(b);
 		return;
