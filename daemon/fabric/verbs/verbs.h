@@ -26,7 +26,7 @@ struct verbs_options {
 	const char *state_dir; /* where what was found out of devices is kept, or NULL */
 	/* What clients may pin: a smaller limit on locked memory is worth a line in the log. */
 	uint64_t pinned_bytes;
-	unsigned int selftest_ms; /* how long to examine a device; 0 = 10,000 */
+	unsigned int selftest_ms; /* how long to examine a device; 0 = 30,000 */
 	const char *device;       /* this one alone, or NULL */
 	const char *sys, *dev;    /* NULL = /sys/class/infiniband_verbs, /dev/infiniband */
 };
