@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -44,8 +45,23 @@ static int set_anchor(struct fabric *f)
 	return f->anchor->verbs == f->verbs ? 0 : -EADDRNOTAVAIL;
 }
 
+/*
+ * libsiw takes the offset 0x90000, at which the kernel would have a queue mapped, for "none", and
+ * fails without an errno: after about 48 endpoints, and from then on. A CQ that covers the place is
+ * as good as none, and nothing else comes to lie there.
+ */
+static void set_ballast(struct fabric *f)
+{
+	const int first_bytes = 0x90000 + 4096, cqe_bytes = 32;
+
+	if (strcmp(f->caps.driver, "siw") == 0)
+		f->ballast = ibv_create_cq(f->verbs, first_bytes / cqe_bytes, NULL, NULL, 0);
+}
+
 static void release(struct fabric *f)
 {
+	if (f->ballast)
+		ibv_destroy_cq(f->ballast);
 	if (f->anchor)
 		rdma_destroy_id(f->anchor);
 	if (f->cm)
@@ -73,6 +89,7 @@ static int set_up(struct fabric *f)
 	f->channel = ibv_create_comp_channel(f->verbs);
 	if (!f->channel)
 		return -errno;
+	set_ballast(f);
 	err = watch(f, SOURCE_CM, f->cm->fd);
 	if (!err)
 		err = watch(f, SOURCE_CQ, f->channel->fd);

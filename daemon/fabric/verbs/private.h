@@ -67,6 +67,7 @@ struct fabric {
 	struct ibv_context *verbs; /* librdmacm's, which keeps it open for good */
 	struct ibv_comp_channel *channel;
 	struct rdma_event_channel *cm;
+	struct ibv_cq *ballast; /* see instance.c */
 	int epoll_fd;
 	bool iwarp, infiniband; /* else RoCE */
 	uint8_t port;           /* of the anchor's address */
