@@ -489,8 +489,8 @@ XFER_API int xfer_poll(struct xfer_client *client, struct xfer_event *events, in
 /*
  * Reads a table of the daemon: "status", "devices", "device-facts", "sessions", "endpoints",
  * "buffers", "listeners", "grants", "quotas". On the clients' socket: what belongs to the caller's
- * uid. Round trips, one per 64 KiB. -ENOENT: no such table (the sentence lists them). The table is the
- * caller's, to be freed by xfer_table_free() (NULL is allowed), also after its client.
+ * uid. Round trips, one per 64 KiB. -ENOENT: no such table (the sentence lists them). The table is
+ * the caller's, to be freed by xfer_table_free() (NULL is allowed), also after its client.
  *
  * The functions below only look at it, and never fail: columns and rows count from 0, and must be
  * below xfer_table_columns() and xfer_table_rows(). What they return is valid as long as the table.

@@ -21,7 +21,7 @@
 
 #define SYS "/sys/class/infiniband_verbs"
 #define DEV "/dev/infiniband"
-/* It takes a second; a busy machine gets its time, since a question that has no answer costs trust. */
+/* A second does, where nothing else goes on. A question that finds no answer costs trust. */
 #define SELFTEST_MS 30000
 
 struct verbs_discovery {

@@ -36,7 +36,7 @@ enum { ST_OPEN = 0xc3, ST_SECRET = 0x3c, ST_PEER = 0x5a, ST_LATE = 0x96 };
 #define ST_KEY_OFFSET 16640u
 #define ST_KEY_BYTES 15872u
 /* Questions about a running READ or WRITE need one that takes a while. */
-#define ST_BIG_BYTES (4u << 20)
+#define ST_BIG_BYTES (8u << 20)
 
 #define ST_MRS 8
 #define ST_MWS 4
