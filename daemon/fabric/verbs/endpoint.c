@@ -82,10 +82,18 @@ static void run_step(struct xd_job *job)
 }
 
 /* These can last as long as a silent peer, or a daemon that is asked for routes, likes. */
-static enum xd_helper helper_of(enum verbs_step step)
+static enum xd_helper helper_of(const struct fabric_ep *ep, enum verbs_step step)
 {
-	return step == VERBS_STEP_CONNECT || step == VERBS_STEP_ROUTE ? XD_HELP_CONNECT
-								      : XD_HELP_VERBS;
+	switch (step) {
+	case VERBS_STEP_ROUTE:
+	case VERBS_STEP_CONNECT:
+		return XD_HELP_CONNECT;
+	case VERBS_STEP_DESTROY: /* see hang_up() in steps.c */
+		return ep->fabric->iwarp && ep->id && !ep->life.linked ? XD_HELP_CONNECT
+								       : XD_HELP_VERBS;
+	default:
+		return XD_HELP_VERBS;
+	}
 }
 
 static void step_over(struct xd_job *job);
@@ -99,7 +107,7 @@ static void start_step(struct fabric_ep *ep, enum verbs_step step)
 	ep->linked = ep->life.linked;
 	ep->stopped = ep->life.stopped;
 	ep->job = (struct xd_job){
-		.helper = helper_of(step), .owner = ep->pd->owner,
+		.helper = helper_of(ep, step), .owner = ep->pd->owner,
 		.run = run_step, .done = step_over,
 	};
 	e->ops->help(e->engine, &ep->job);
