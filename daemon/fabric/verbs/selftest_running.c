@@ -19,7 +19,7 @@
  * The killing may come too late all the same, when the first of the chain has ended, and may have
  * fallen between two; then it is tried again.
  */
-#define TRIES 8
+#define TRIES 20
 
 struct running {
 	struct ibv_mr *held;
