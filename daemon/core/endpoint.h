@@ -39,6 +39,15 @@ struct xd_window;
 /* Slab rings of an endpoint: what WRITE and SEND take from, where READ and RECV arrive. */
 enum xd_ring_kind { XD_RING_OUT, XD_RING_IN, XD_RING_RECV, XD_RINGS };
 
+/* What a transfer may have to wait for, besides its turn. */
+enum xd_want {
+	XD_WANT_ROOM, /* on the queue, or a registration */
+	XD_WANT_WINDOW,
+	XD_WANT_OUT, /* a place in that ring */
+	XD_WANT_IN,
+	XD_WANTS,
+};
+
 /* A work request with the device: whose, and where in a ring its data is. */
 struct xd_wqe {
 	struct xd_transfer *transfer; /* NULL: it has ended otherwise */
@@ -86,10 +95,10 @@ struct xd_endpoint {
 	bool sq_silent; /* the last one posted is not signalled */
 	struct xd_timer retry;
 	/*
-	 * Since when what waits for room, or for a window, cannot be posted though the queue is
-	 * empty; 0 = it can.
+	 * Since when what waits for each of these cannot be posted though the queue is empty; 0 = it
+	 * can.
 	 */
-	uint64_t blocked_ns[2];
+	uint64_t blocked_ns[XD_WANTS];
 	/* receive queue, in order */
 	struct xd_wqe *rq;
 	uint32_t rq_depth, rq_head, rq_done, rq_tail;

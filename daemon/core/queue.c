@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "common/assert.h"
 #include "daemon/core/buffer.h"
@@ -16,10 +17,13 @@
 
 #define RETRY_NS XD_NS_PER_MS
 
-/* What it may have to wait for: a window, or room alone. */
-static bool wants_window(const struct xd_transfer *t)
+static enum xd_want wants(const struct xd_transfer *t)
 {
-	return t->request.opcode == XP_OP_GRANT;
+	if (t->request.opcode == XP_OP_GRANT)
+		return XD_WANT_WINDOW;
+	if (t->plan.rung != XD_RUNG_STAGE)
+		return XD_WANT_ROOM;
+	return t->request.opcode == XP_OP_READ ? XD_WANT_IN : XD_WANT_OUT;
 }
 
 /* ------------------------------------------------------------------ progress */
@@ -103,7 +107,7 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct x
 	t->cursor = c->after[n - 1];
 	/* One of no bytes needs no key and no slab: it says nothing of their being there again. */
 	if (t->bytes)
-		ep->blocked_ns[wants_window(t)] = 0;
+		ep->blocked_ns[wants(t)] = 0;
 	xd_core_count(ep->session->core, XD_COUNTER_work_requests, n);
 	arm_progress(ep);
 	if (t->posted == xd_transfer_wrs(t)) {
@@ -115,12 +119,12 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct x
 }
 
 /* Is another waiting that wants the same? */
-static bool another_waits(const struct xd_endpoint *ep, bool window)
+static bool another_waits(const struct xd_endpoint *ep, enum xd_want want)
 {
 	const struct xd_transfer *t;
 
 	xc_list_for_each(t, (struct xc_list *)(uintptr_t)&ep->waiting, link)
-		if (wants_window(t) == window)
+		if (wants(t) == want)
 			return true;
 	return false;
 }
@@ -131,8 +135,8 @@ static bool another_waits(const struct xd_endpoint *ep, bool window)
 static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 {
 	const struct xd_core *core = ep->session->core;
-	bool window = wants_window(t);
-	uint64_t *blocked_ns = &ep->blocked_ns[window];
+	enum xd_want want = wants(t);
+	uint64_t *blocked_ns = &ep->blocked_ns[want];
 	uint64_t now;
 
 	if ((ep->sq_head != ep->sq_tail && !ep->sq_silent) || ep->window_due)
@@ -155,7 +159,7 @@ static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 			"the fabric had no resources for this request for %" PRIu64 " ms",
 			core->quota.policy->progress_ms);
 	/* The next of its kind gets one try, so that not each of them adds its own time. */
-	if (!another_waits(ep, window))
+	if (!another_waits(ep, want))
 		*blocked_ns = 0;
 	if (!xc_list_empty(&ep->waiting))
 		xd_arm(core, &ep->retry, now);
@@ -267,7 +271,7 @@ void xd_endpoint_pump(struct xd_endpoint *ep)
 		if (room == 0 || !post_first(ep, t, room))
 			return;
 	}
-	ep->blocked_ns[0] = ep->blocked_ns[1] = 0; /* nothing waits */
+	memset(ep->blocked_ns, 0, sizeof(ep->blocked_ns)); /* nothing waits */
 }
 
 static void post_recv(struct xd_transfer *t)
