@@ -37,12 +37,13 @@ static void slab_idle(struct xd_grant *g)
 {
 	struct xd_endpoint *ep = g->endpoint;
 	struct xd_slab *slab = g->slab;
+	bool write = g->write && !XD_SABOTAGE("turn-a-slab");
 
 	g->slab = NULL;
 	if (ep->gone)
 		xd_slab_free(slab);
 	else
-		xc_list_append(&ep->idle_slabs[g->write], &slab->link);
+		xc_list_append(&ep->idle_slabs[write], &slab->link);
 }
 
 void xd_copied_free(struct xd_endpoint *ep)
@@ -110,11 +111,12 @@ static void registered(struct fabric_done *done, int status)
 static void filled(struct xd_grant *g, int status)
 {
 	const struct fabric_ref *f = xd_ep_fabric(g->endpoint);
+	uint64_t length = XD_SABOTAGE("widen-a-bound") ? g->slab->size_bytes : g->length;
 	int r = status;
 
 	if (r == 0 && g->state != XD_GRANT_KILLING) {
 		g->done.fn = registered;
-		r = f->ops->mr_reg(g->endpoint->pd->pd, g->slab->region, 0, g->length, COPIED_IOVA,
+		r = f->ops->mr_reg(g->endpoint->pd->pd, g->slab->region, 0, length, COPIED_IOVA,
 				   xd_grant_access(g), &g->done, &g->mr);
 	}
 	if (r == -EINPROGRESS)
@@ -160,10 +162,10 @@ static void copy_some(struct xd_grant *g)
 		copied(g, -XP_E_FLUSHED);
 		return;
 	}
-	if (fill && g->write)
-		memset(memory, 0, n); /* one that was used before */
-	else
+	if (!fill || !g->write)
 		r = xd_copy(g->buffer, g->offset + at, memory, n, !fill);
+	else if (!XD_SABOTAGE("leave-what-was"))
+		memset(memory, 0, n); /* one that was used before */
 	g->copied_bytes += n;
 	if (r < 0 || g->copied_bytes == g->length)
 		copied(g, r);
@@ -187,8 +189,9 @@ bool xd_copied_release(struct xd_grant *g)
 {
 	if (!g->slab)
 		return true;
-	/* Of the end of the connection the client asks for no more than a REVOKE would give it. */
-	if (g->write && (g->revoke || !g->endpoint->gone) && !xd_session_ending(g->session)) {
+	/* With the connection ends what nobody waits for. */
+	if (g->write && g->lived && (g->revoke || !g->endpoint->gone) &&
+	    !xd_session_ending(g->session)) {
 		begin(g, XD_COPY_LAST);
 		return false;
 	}
@@ -210,7 +213,8 @@ bool xd_grants_synced(struct xd_endpoint *ep)
 {
 	struct xd_grant *g;
 
-	if (!xd_must_stage(xd_ep_caps(ep)) || (int32_t)(ep->rq_synced - ep->rq_head) > 0)
+	if (!xd_must_stage(xd_ep_caps(ep)) || (int32_t)(ep->rq_synced - ep->rq_head) > 0 ||
+	    XD_SABOTAGE("done-before-synced"))
 		return true;
 	if (!ep->syncing) {
 		ep->syncing = true;

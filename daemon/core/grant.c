@@ -133,6 +133,7 @@ void xd_grant_live(struct xd_grant *g, struct xd_transfer *t, uint32_t rkey, uin
 	t->grant = NULL;
 	g->rkey = rkey;
 	g->state = XD_GRANT_LIVE;
+	g->lived = true;
 	if (xc_hash_add(&s->keys, &g->hash, g->rkey) == 0)
 		g->hashed = true;
 	if (g->lifetime_ms) {

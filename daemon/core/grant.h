@@ -49,6 +49,7 @@ struct xd_grant {
 	uint64_t offset;
 	uint32_t length;
 	bool write;
+	bool lived; /* it was told to its client */
 	enum xd_grant_state state;
 	struct xd_window *window;   /* carried by a window */
 	struct ibv_mr *mr;	    /* else */

@@ -58,9 +58,10 @@ void xd_pd_clear(struct xd_pd *pd)
 
 	pd->clearing = true;
 	xd_windows_free(pd);
-	if (pd->n_windows)
+	if (pd->n_windows && !XD_SABOTAGE("windows-last"))
 		return; /* the last of them comes back here: a bound one holds its registration */
-	while (pd->keys.count && (b = xc_slots_next(&pd->session->buffers, &at))) {
+	while (pd->keys.count && !XD_SABOTAGE("forget-a-key") &&
+	       (b = xc_slots_next(&pd->session->buffers, &at))) {
 		struct xc_hash_node *n = xc_hash_find(&pd->keys, b->number);
 
 		if (n)
@@ -109,7 +110,7 @@ static int charge(struct xd_key *key)
 	struct xd_session *s = b->session;
 	int r;
 
-	if (!s->core->caps[key->pd->fabric].pins)
+	if (!s->core->caps[key->pd->fabric].pins || XD_SABOTAGE("pin-for-nothing"))
 		return 0;
 	if (!b->first_pinned) {
 		key->first = b->first_pinned = true;

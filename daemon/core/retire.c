@@ -236,6 +236,8 @@ static int recv_completed(struct xd_endpoint *ep, const struct ibv_wc *wc)
 	/* What a WRITE with immediate data says is the length of the WRITE: nothing came here. */
 	if (w->ring != XD_RINGS && wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
 		w->arrived = xc_min_u64(wc->byte_len, w->bytes);
+	if (w->ring != XD_RINGS && XD_SABOTAGE("trust-a-length"))
+		w->arrived = wc->byte_len;
 	t->bytes = wc->byte_len;
 	t->completion.byte_len = wc->byte_len;
 	if (wc->wc_flags & IBV_WC_WITH_INV) {
