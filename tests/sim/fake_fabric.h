@@ -129,6 +129,8 @@ bool fake_memory_holds(uint64_t address);
 uint32_t fake_memory_regions(void);
 /* Dice of map and copy, which know no instance. */
 void fake_memory_init(uint64_t seed, uint32_t map_fail_permille, uint32_t fault_permille);
+/* Bytes copied since the start. */
+uint64_t fake_memory_copied(void);
 /* Bytes of the daemon's own that are mapped now; owner NULL: for all. */
 uint64_t fake_memory_slab_bytes(const uint32_t *owner);
 /* An access to this memory failed. */

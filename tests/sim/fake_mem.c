@@ -24,6 +24,7 @@ struct memory {
 static struct {
 	struct memory *all;
 	uint32_t n, regions;
+	uint64_t copied;
 	struct sim_rng rng;
 	uint32_t map_fail, fault;
 	struct xc_list dead, slabs;
@@ -90,6 +91,11 @@ uint64_t fake_memory_slab_bytes(const uint32_t *owner)
 		if (!owner || r->owner == *owner)
 			bytes += r->size;
 	return bytes;
+}
+
+uint64_t fake_memory_copied(void)
+{
+	return mem.copied;
 }
 
 uint32_t fake_memory_regions(void)
@@ -198,6 +204,7 @@ int fake_copy(struct fabric_region *r, uint64_t offset, void *memory, size_t siz
 	region_use(r, "copy");
 	sim_check(size <= 256 * 1024, "fabric.h", "a copy of %zu bytes at once", size);
 	sim_check(xc_range_within(offset, size, r->size), "I4", "a copy beyond its region");
+	mem.copied += size;
 	if (!touch(r))
 		return -XP_E_BUFFER_FAULT;
 	if (to_region)

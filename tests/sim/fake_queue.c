@@ -51,6 +51,22 @@ static struct fake_wr *next_wr(const struct fake_work *w)
 
 /* ---- posting */
 
+static bool overlaps(const struct ibv_sge *a, const struct ibv_sge *b)
+{
+	return a->lkey == b->lkey && a->addr < b->addr + b->length && b->addr < a->addr + a->length;
+}
+
+/* A place in a slab belongs to one request at a time. */
+static void check_place(const struct fake_work *work, const struct ibv_sge *sge)
+{
+	struct fake_wr *wr;
+
+	xc_list_for_each(wr, (struct xc_list *)(uintptr_t)&work->wrs, link)
+		for (int i = 0; i < wr->n_sge; i++)
+			sim_check(!overlaps(sge, &wr->sge[i]), "data",
+				  "a place in a slab is given out twice");
+}
+
 static void check_sges(struct fabric_ep *ep, const struct ibv_sge *sge, int n, int access)
 {
 	for (int i = 0; i < n; i++) {
@@ -67,6 +83,10 @@ static void check_sges(struct fabric_ep *ep, const struct ibv_sge *sge, int n, i
 			  "I1", "a piece lies beyond its registration");
 		sim_check((mr->access & access) == access, "fabric.h",
 			  "a registration lacks access %#x", access & ~mr->access);
+		if (mr->region->fd < 0) {
+			check_place(&ep->send, &sge[i]);
+			check_place(&ep->recv, &sge[i]);
+		}
 	}
 }
 

@@ -18,10 +18,12 @@
 #include "daemon/core/sabotage.h"
 #include "tests/sim/world.h"
 
-struct sim_state sim = { .report_fd = -1 };
+struct sim_state sim = { .report_fd = -1, .keys = -1 };
 static uint64_t steps = 1000;
 static bool noisy;
 static struct world *world;
+
+static const char *const key_names[] = { "window", "mr", "slab" };
 
 /* ---- trace and reports */
 
@@ -58,9 +60,10 @@ static void how_to_replay(const char *what)
 	snprintf(text, sizeof(text),
 		 "\n%s\nseed %" PRIu64 ", step %" PRIu64
 		 "; to see it again: tests/sim/run --seed %" PRIu64
-		 " --steps %" PRIu64 "%s%s --trace\n",
+		 " --steps %" PRIu64 "%s%s%s%s --trace\n",
 		 what, sim.seed, sim.step, sim.seed, steps, xd_saboteur ? " --saboteur " : "",
-		 xd_saboteur ? xd_saboteur : "");
+		 xd_saboteur ? xd_saboteur : "", sim.keys >= 0 ? " --keys " : "",
+		 sim.keys >= 0 ? key_names[sim.keys] : "");
 	fflush(stdout);
 	say(2, text);
 }
@@ -135,39 +138,56 @@ static void print_figures(const struct figures *f)
 
 /* ---- saboteurs */
 
+enum { W = 1 << FABRIC_KEYS_WINDOW, M = 1 << FABRIC_KEYS_MR, S = 1 << FABRIC_KEYS_SLAB };
+
 static const struct {
 	const char *name, *promise;
+	unsigned int keys; /* kinds of fabric on which it must be caught, each by itself; 0: any */
 } saboteurs[] = {
-	{ "widen-a-bound", "I1: a window is one byte too long" },
-	{ "grant-both-ways", "I1: a grant for WRITE may be READ" },
-	{ "trust-an-offset", "I1: a segment may lie outside its buffer" },
-	{ "done-before-dead", "I2: a REVOKE completes before its key is dead" },
-	{ "forget-an-expiry", "I2: a grant outlives its time" },
-	{ "forget-a-window", "I2: the end of a grant leaves its window bound" },
-	{ "destroy-unstopped", "I3: a QP is destroyed that was never stopped" },
-	{ "unmap-registered", "I3: memory is unmapped under its registration" },
-	{ "windows-last", "I3: registrations go before windows" },
-	{ "reuse-a-key", "I5: a window is bound again with the same key" },
-	{ "drop-a-charge", "I6: a charge stays" },
-	{ "forget-a-map", "I6: memory stays mapped" },
-	{ "forget-a-descriptor", "I6: a descriptor stays open" },
-	{ "end-twice", "I7: a completion is told twice" },
-	{ "forget-a-completion", "I7: a completion is not told" },
-	{ "forget-a-flush", "I7: what was posted never ends when its QP is gone" },
-	{ "let-a-recv-wait", "I7: a RECV outlives its QP" },
-	{ "lose-a-reply", "I7: a refusal is not told" },
-	{ "end-unsaid", "I7: a disconnect is not told" },
-	{ "tell-nobody", "I7: the engine hears of no output" },
-	{ "wait-for-ever", "I7: a stalled QP is let be" },
-	{ "never-try-again", "I8: what found no room is not tried again" },
-	{ "full-queue-is-fatal", "I8: a full queue ends a connection" },
-	{ "no-window-is-fatal", "I8: a want of windows ends a connection" },
-	{ "shift-a-piece", "data: a transfer is off by one byte" },
+	{ "widen-a-bound", "I1: a key reaches too far", W | M | S },
+	{ "grant-both-ways", "I1: a grant for WRITE may be READ", W | M | S },
+	{ "trust-an-offset", "I1: a segment may lie outside its buffer", W | S },
+	{ "trust-a-device", "I1: client memory is registered where rights do not hold", S },
+	{ "turn-a-slab", "I1: a slab is used again for the other direction", S },
+	{ "leave-what-was", "I1: a slab shows what it held before", S },
+	{ "done-before-dead", "I2: a REVOKE completes before its key is dead", W | M | S },
+	{ "forget-an-expiry", "I2: a grant outlives its time", W | M | S },
+	{ "forget-a-window", "I2: the end of a grant leaves what carries it", W | M | S },
+	{ "destroy-unstopped", "I3: a QP is destroyed that was never stopped", 0 },
+	{ "unmap-registered", "I3: memory is unmapped under its registration", W | M },
+	{ "windows-last", "I3: registrations go before windows", W },
+	{ "forget-a-key", "I3: a registration outlives its endpoint", M },
+	{ "keep-a-slab", "I3: a slab outlives its endpoint", S },
+	{ "ignore-a-fault", "I4: a copy of memory that has vanished counts as done", S },
+	{ "trust-a-length", "I4: a peer says how much is copied out of a slab", S },
+	{ "copy-without-end", "I4: a turn copies all there is", S },
+	{ "reuse-a-key", "I5: a window is bound again with the same key", W },
+	{ "share-a-domain", "I5: the endpoints of a session share a domain", M | S },
+	{ "drop-a-charge", "I6: a charge stays", 0 },
+	{ "pin-for-nothing", "I6: a registration pins and is not charged", M },
+	{ "forget-a-map", "I6: memory stays mapped", 0 },
+	{ "forget-a-descriptor", "I6: a descriptor stays open", 0 },
+	{ "end-twice", "I7: a completion is told twice", 0 },
+	{ "forget-a-completion", "I7: a completion is not told", 0 },
+	{ "forget-a-flush", "I7: what was posted never ends when its QP is gone", 0 },
+	{ "let-a-recv-wait", "I7: a RECV outlives its QP", 0 },
+	{ "lose-a-reply", "I7: a refusal is not told", 0 },
+	{ "end-unsaid", "I7: a disconnect is not told", 0 },
+	{ "tell-nobody", "I7: the engine hears of no output", 0 },
+	{ "wait-for-ever", "I7: a stalled QP is let be", 0 },
+	{ "never-try-again", "I8: what found no room is not tried again", 0 },
+	{ "full-queue-is-fatal", "I8: a full queue ends a connection", 0 },
+	{ "no-window-is-fatal", "I8: a want of windows ends a connection", W },
+	{ "shift-a-piece", "data: a transfer is off by one byte", W | M },
+	{ "done-before-copied", "data: a READ or RECV ends before its data is in place", S },
+	{ "done-before-synced", "data: a RECV ends before what was written", S },
+	{ "overrun-a-ring", "data: a ring is given out twice", S },
 };
 
 /* In a child, since what it finds ends it. True where it was caught. */
-static bool catch(const char *name, uint64_t seeds)
+static bool catch(const char *name, int keys, uint64_t seeds)
 {
+	const char *on = keys >= 0 ? key_names[keys] : "any";
 	char found[1024] = "";
 	struct figures f = { 0 };
 	int fds[2], status;
@@ -184,6 +204,7 @@ static bool catch(const char *name, uint64_t seeds)
 			_exit(4);
 		sim.report_fd = fds[1];
 		xd_saboteur = name;
+		sim.keys = keys;
 		for (uint64_t seed = 1; seed <= seeds; seed++) {
 			alarm(20);
 			run_seed(seed, &f);
@@ -198,12 +219,22 @@ static bool catch(const char *name, uint64_t seeds)
 	if (n <= 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
 		n = snprintf(found, sizeof(found), "a sanitizer's finding");
 	if (n <= 0) {
-		printf("# %-24s not caught in %" PRIu64 " seeds\n", name, seeds);
+		printf("# %-20s %-6s not caught in %" PRIu64 " seeds\n", name, on, seeds);
 		return false;
 	}
 	found[n] = '\0';
-	printf("# %-24s caught (seed, step, promise): %s\n", name, found);
+	printf("# %-20s %-6s caught (seed, step, promise): %s\n", name, on, found);
 	return true;
+}
+
+static bool catch_everywhere(const char *name, unsigned int keys, uint64_t seeds)
+{
+	bool caught = keys || catch(name, -1, seeds);
+
+	for (int k = 0; k < (int)XC_ARRAY_SIZE(key_names); k++)
+		if (keys & 1u << k)
+			caught &= catch(name, k, seeds);
+	return caught;
 }
 
 static int run_saboteurs(uint64_t seeds, int point)
@@ -211,7 +242,7 @@ static int run_saboteurs(uint64_t seeds, int point)
 	int failed = 0;
 
 	for (size_t i = 0; i < XC_ARRAY_SIZE(saboteurs); i++) {
-		bool caught = catch(saboteurs[i].name, seeds);
+		bool caught = catch_everywhere(saboteurs[i].name, saboteurs[i].keys, seeds);
 
 		printf("%sok %d - %s (the saboteur %s) is caught\n", caught ? "" : "not ",
 		       point + (int)i, saboteurs[i].promise, saboteurs[i].name);
@@ -253,7 +284,7 @@ static const struct option options[] = {
 	{ "seed", required_argument, NULL, 's' },     { "seeds", required_argument, NULL, 'r' },
 	{ "steps", required_argument, NULL, 'n' },    { "trace", no_argument, NULL, 't' },
 	{ "saboteur", required_argument, NULL, 'x' }, { "noisy", no_argument, NULL, 'v' },
-	{ "saboteurs", no_argument, NULL, 'X' },
+	{ "saboteurs", no_argument, NULL, 'X' },      { "keys", required_argument, NULL, 'k' },
 	{ "help", no_argument, NULL, 'h' },           { NULL, 0, NULL, 0 },
 };
 
@@ -293,6 +324,11 @@ int main(int argc, char **argv)
 		case 't':
 			sim.trace = true;
 			break;
+		case 'k':
+			for (int k = 0; k < (int)XC_ARRAY_SIZE(key_names); k++)
+				if (strcmp(optarg, key_names[k]) == 0)
+					sim.keys = k;
+			break;
 		case 'v':
 			noisy = true;
 			break;
@@ -320,6 +356,7 @@ int main(int argc, char **argv)
 usage:
 	fprintf(stderr,
 		"usage: run [--seed S | --seeds A..B] [--steps N] [--trace] [--saboteur NAME]\n"
+		"           [--keys window|mr|slab]\n"
 		"       run [--saboteurs]\n");
 	return 2;
 }

@@ -40,6 +40,7 @@ static inline bool sim_dice(struct sim_rng *r, uint32_t permille)
 struct sim_state {
 	uint64_t seed, step;
 	uint64_t digest; /* of the trace */
+	int keys; /* enum fabric_keys of every fabric; -1: by dice */
 	bool trace;
 	int report_fd;   /* >= 0: a broken promise is reported there, and nothing printed */
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* How the world is made, goes on, and ends. */
+#include "daemon/core/stage.h"
 #include "tests/sim/world.h"
 
 #include <stdio.h>
@@ -7,7 +8,8 @@
 #include <string.h>
 
 #define MS UINT64_C(1000000)
-#define BUDGET (64 * 1024)
+/* Nothing is copied in one piece that is longer, where no transfers are large. */
+#define PIECE_MAX 8192
 
 uint32_t w_below(struct world *w, uint32_t n)
 {
@@ -59,6 +61,7 @@ static void make_caps(struct world *w, uint32_t i)
 			      depths[] = {1, 2, 4, 16, 64, 256},
 			      messages[] = {64, 1000, 4096, 1u << 20, 1u << 31};
 	struct fabric_caps *c = &w->caps[i];
+	uint32_t by_dice = pick(w, keys, 4);
 
 	*c = (struct fabric_caps){
 		.kind = i ? FABRIC_IWARP : FABRIC_IWARP_SOFT,
@@ -71,11 +74,11 @@ static void make_caps(struct world *w, uint32_t i)
 		.private_connect_bytes = (uint16_t)(56 + w_below(w, 100)),
 		.private_accept_bytes = (uint16_t)(56 + w_below(w, 200)),
 		.private_reject_bytes = (uint16_t)(8 + w_below(w, 140)),
-		.keys = pick(w, keys, 4),
+		.keys = sim.keys >= 0 ? (enum fabric_keys)sim.keys : by_dice,
 		.immediate = w_dice(w, 700),
 	};
 	c->pins = c->keys != FABRIC_KEYS_WINDOW || w_dice(w, 300);
-	c->read_sink_remote_write = c->pins && w_dice(w, 200);
+	c->read_sink_remote_write = w_dice(w, 200);
 	c->signal_all = w_dice(w, 200);
 	c->remote_invalidate = c->keys == FABRIC_KEYS_WINDOW && w_dice(w, 800);
 	snprintf(c->name, sizeof(c->name), "fake%u", i);
@@ -192,6 +195,7 @@ void world_init(struct world *w, uint64_t seed)
 	fake_engine_closed_fds = 0;
 	w->ref = fake_engine_ref(&w->engine);
 	make_dice(w);
+	w->budget = w->bulk || w_dice(w, 400) ? 64 * 1024 : 1 + w_below(w, 4096);
 	w->death = chance(w, 40);
 	make_policy(w);
 	sim_check(xd_core_new(&w->ref, &w->policy, &w->core) == 0, "simulation", "no core");
@@ -273,6 +277,18 @@ static void client(struct world *w)
 		w_act(w, s);
 }
 
+/* In one turn no more is copied than its budget, and what was begun within it. */
+static bool turn(struct world *w)
+{
+	uint64_t before = fake_memory_copied();
+	bool more = xd_core_progress(w->core, w->budget);
+	uint64_t copied = fake_memory_copied() - before;
+
+	sim_check(copied <= w->budget + (w->bulk ? XD_STAGE_RING_BYTES : PIECE_MAX), "I4",
+		  "a turn of %u bytes copies %llu", w->budget, (unsigned long long)copied);
+	return more;
+}
+
 static void read_some(struct world *w)
 {
 	struct w_session *s;
@@ -287,7 +303,7 @@ void world_step(struct world *w)
 	if (w_dice(w, 800))
 		client(w);
 	if (w_dice(w, 500))
-		xd_core_progress(w->core, BUDGET);
+		turn(w);
 	for (uint32_t n = w_below(w, 3); n; n--)
 		job(w);
 	if (w_dice(w, 50))
@@ -312,7 +328,7 @@ void world_step(struct world *w)
 static bool busy_turn(struct world *w)
 {
 	struct w_session *s;
-	bool busy = xd_core_progress(w->core, BUDGET);
+	bool busy = turn(w);
 
 	while (fake_engine_run_job(&w->engine, w_below(w, 1000)) ||
 	       fake_engine_finish_job(&w->engine, w_below(w, 1000)))
@@ -375,6 +391,18 @@ static void check_ended(struct world *w)
 	}
 }
 
+/* A client whose memory failed under an access has had its last answer. */
+static void check_faulted(struct world *w)
+{
+	struct w_session *s;
+
+	xc_list_for_each(s, &w->sessions, link)
+		for (struct xc_list *l = s->buffers.next; l != &s->buffers; l = l->next)
+			sim_check(!fake_memory_faulted(xc_container_of(l, struct w_buffer, link)->fd),
+				  "I4", "memory of session %llu has failed, and it goes on",
+				  (unsigned long long)s->number);
+}
+
 static void check_expired(struct world *w)
 {
 	struct w_grant *g;
@@ -387,14 +415,14 @@ static void check_expired(struct world *w)
 }
 
 /*
- * The longest that anything may take: a connection, then two times of no progress, then a
- * revocation.
+ * The longest that anything may take: a connection, then a time of no progress for each thing that
+ * can be waited for, then a revocation.
  */
 static uint64_t patience_ms(const struct world *w)
 {
 	const struct xd_policy *p = &w->policy;
 
-	return p->connect_ms + 2 * p->progress_ms + p->revoke_ms + 2000;
+	return p->connect_ms + XD_WANTS * p->progress_ms + p->revoke_ms + 2000;
 }
 
 /* From timer to timer, but in no smaller steps than these. */
@@ -420,6 +448,7 @@ void w_settle(struct world *w)
 	wait_and_rest(w, patience_ms(w));
 	check_ended(w);
 	check_expired(w);
+	check_faulted(w);
 	if (!w->draining)
 		w_check_rest(w);
 }

@@ -201,6 +201,7 @@ struct world {
 	struct fabric_caps caps[W_FABRICS];
 	struct fake_dice dice;
 	uint32_t n_fabrics;
+	uint32_t budget; /* bytes of copying in a turn */
 	bool bulk;      /* buffers and transfers that fill rings */
 	uint64_t clock; /* of what peers write, and of messages that arrive */
 	struct w_user users[3];

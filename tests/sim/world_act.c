@@ -254,7 +254,7 @@ static struct xd_endpoint_options some_options(struct world *w)
 	if (w_dice(w, 700))
 		o.recv_depth = 1 + w_below(w, 8);
 	if (w_dice(w, 300))
-		o.recv_stage_bytes = 1 + w_below(w, w_dice(w, 700) ? 8192 : 200000);
+		o.recv_stage_bytes = 1 + w_below(w, w_dice(w, 700) ? 4096 : 200000);
 	if (w_dice(w, 10))
 		o.recv_stage_bytes = w_dice(w, 500) ? UINT64_MAX - w_below(w, 8192)
 						    : UINT64_C(1) << (20 + w_below(w, 44));

@@ -191,6 +191,18 @@ static bool is_it(struct world *w, const struct w_request *q, const struct xp_co
 	return m->is_write ? c->byte_len <= m->bytes : m->bytes == c->byte_len && holds(q, m);
 }
 
+/* The bytes of a WRITE are where it wrote them: those of the RECV that tells of it are as before. */
+static void check_untouched(const struct w_request *q)
+{
+	for (uint32_t i = 0; i < q->n_ranges - q->has_list; i++) {
+		const struct w_range *r = &q->ranges[i];
+
+		sim_check(memcmp(r->buffer->bytes + r->offset, r->buffer->shadow + r->offset,
+				 r->length) == 0,
+			  "data", "a RECV of immediate data alone has changed its memory");
+	}
+}
+
 static void check_invalidated(struct world *w, const struct xp_completion *c, struct w_grant *g)
 {
 	if (!(c->flags & XP_CF_INVALIDATED)) {
@@ -233,6 +245,8 @@ static void check_recv(struct world *w, struct w_request *q, const struct xp_com
 	}
 	check_invalidated(w, c, found->invalidates);
 	w_check_synced(w, q->ep);
+	if (found->is_write)
+		check_untouched(q);
 	w->verified_bytes += found->bytes;
 	w_message_free(found);
 }

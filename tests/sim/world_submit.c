@@ -296,6 +296,9 @@ static bool draft_recv(struct world *w, struct draft *d)
 {
 	uint32_t bytes = 220 + w_below(w, w_dice(w, 50) ? 6000 : 300);
 
+	if (d->ep->stage_bytes && w_dice(w, 300))
+		bytes = 220 + w_below(w, 2000);
+
 	if (w->bulk && w_dice(w, 300))
 		bytes = w_below(w, w_dice(w, 100) ? 1500000 : 300000);
 	if (!w_dice(w, 30)) {
