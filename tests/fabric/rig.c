@@ -198,27 +198,24 @@ void rig_polled(struct fabric *f, const struct ibv_wc *wc)
 	e->wcs[q].wc[e->wcs[q].n++] = *wc;
 }
 
-int take(struct end *e, uint64_t id, struct ibv_wc *ret)
+int rig_take(const char *file, int line, struct end *e, uint64_t id, struct ibv_wc *ret)
 {
 	struct wcs *wcs = &e->wcs[is_recv(id)];
+	const char *queue = is_recv(id) ? "RECV" : "send";
+	unsigned long long n = id << 1 >> 1;
+	uint64_t until = rig_limit();
 
-	WAIT(wcs->n);
+	while (!wcs->n)
+		if (!rig_turn(until))
+			report_failure(file, line, "%s %llu does not complete", queue, n);
 	if (wcs->wc[0].wr_id != id)
-		report_failure(__FILE__, __LINE__, "%llu completed (%s), where %llu was awaited",
+		report_failure(file, line, "%s %llu completed (%s), where %llu was awaited", queue,
 			       (unsigned long long)wcs->wc[0].wr_id << 1 >> 1,
-			       ibv_wc_status_str(wcs->wc[0].status),
-			       (unsigned long long)id << 1 >> 1);
+			       ibv_wc_status_str(wcs->wc[0].status), n);
 	*ret = wcs->wc[0];
 	wcs->n--;
 	memmove(wcs->wc, wcs->wc + 1, wcs->n * sizeof(wcs->wc[0]));
 	return ret->status;
-}
-
-int took(struct end *e, uint64_t id)
-{
-	struct ibv_wc wc;
-
-	return take(e, id, &wc);
 }
 
 /* ---- endpoints */
@@ -465,6 +462,9 @@ static void free_ends(void)
 
 void rig_clean(void)
 {
+	/* Some devices wait for an answer before they let go of who asked. */
+	answer_all(&rig.ears);
+	answer_all(&rig.retired);
 	end_all();
 	clean_ears();
 	rig_exposures_free();

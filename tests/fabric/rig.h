@@ -223,7 +223,8 @@ void post_send(struct end *e, uint64_t id, uint64_t at, uint32_t bytes);
 void post_recv(struct end *e, uint64_t id, uint64_t at, uint32_t bytes);
 
 /* Waits for the next completion of the queue that id is of; it must be that of id. Its status. */
-int take(struct end *e, uint64_t id, struct ibv_wc *ret);
-int took(struct end *e, uint64_t id);
+int rig_take(const char *file, int line, struct end *e, uint64_t id, struct ibv_wc *ret);
+#define take(e, id, ret) rig_take(__FILE__, __LINE__, e, id, ret)
+#define took(e, id) rig_take(__FILE__, __LINE__, e, id, &(struct ibv_wc){ 0 })
 
 #endif
