@@ -71,7 +71,7 @@ bool verbs_owns(struct ibv_context *verbs, struct rdma_event_channel *cm, const 
 	struct rdma_cm_id *id;
 	bool owns;
 
-	/* Some kernels bind 127.0.0.1 to the first device that there is. */
+	/* Old kernels bind 127.0.0.1 to the first device that there is. */
 	if ((a->family != 4 && a->family != 6) || xc_addr_is_any(a) || xc_addr_is_loopback(a))
 		return false;
 	any_port.port = 0;
