@@ -247,6 +247,7 @@ static int not_built(int r)
 	case -EINTR:
 		return XD_BUILD_LATER;
 	case -EINPROGRESS:
+	case -XP_E_BUFFER_FAULT: /* its session has ended: with its endpoint it is flushed */
 		return XD_BUILD_PENDING;
 	case -EAGAIN:
 	case -ENOMEM:
@@ -269,7 +270,7 @@ int xd_chain_build(struct xd_transfer *t, uint32_t room, struct xd_chain *c)
 	if (r != XD_BUILT)
 		return r;
 	plan_of(t, &p);
-	c->ring = !p.limits.stage ? XD_RINGS
+	c->ring = !p.limits.stage		    ? XD_RINGS
 		  : t->request.opcode == XP_OP_READ ? XD_RING_IN
 						    : XD_RING_OUT;
 	if (c->ring != XD_RINGS)
@@ -281,7 +282,7 @@ int xd_chain_build(struct xd_transfer *t, uint32_t room, struct xd_chain *c)
 			break;
 		c->n++;
 	}
-	if (c->n == 0)
+	if (c->n == 0 || r == -XP_E_BUFFER_FAULT)
 		return not_built(r);
 	for (uint32_t i = 0; i + 1 < c->n; i++)
 		c->wr[i].next = &c->wr[i + 1];
