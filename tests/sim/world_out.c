@@ -191,7 +191,7 @@ static bool is_it(struct world *w, const struct w_request *q, const struct xp_co
 	return m->is_write ? c->byte_len <= m->bytes : m->bytes == c->byte_len && holds(q, m);
 }
 
-/* The bytes of a WRITE are where it wrote them: those of the RECV that tells of it are as before. */
+/* The bytes of a WRITE are where it wrote them: the RECV that tells of it has its own as before. */
 static void check_untouched(const struct w_request *q)
 {
 	for (uint32_t i = 0; i < q->n_ranges - q->has_list; i++) {
@@ -424,9 +424,14 @@ static void check_unused(struct world *w, const struct w_buffer *b)
 	struct w_request *q;
 	struct w_grant *g;
 
-	xc_list_for_each(g, &w->grants, link)
-		sim_check(g->range.buffer != b || w_grant_uncertain(w, g), "I3",
+	xc_list_for_each(g, &w->grants, link) {
+		if (g->range.buffer != b || g->life == W_GONE)
+			continue;
+		/* That its endpoint has ended may be told later. */
+		sim_check(w_grant_uncertain(w, g) || w_excused(w, g->ep), "I3",
 			  "a buffer was removed under grant %u", g->number);
+		key_is_dead(w, g->rkey, "its buffer was removed");
+	}
 	xc_list_for_each(q, &b->session->requests, link) {
 		/* A list was copied when it was submitted. */
 		uint32_t n = q->n_ranges - q->has_list;
