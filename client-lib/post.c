@@ -283,8 +283,8 @@ static int check_message(const struct post *p)
 {
 	const struct xfer_ep_info *info = &p->ep->info;
 
-	/* Of more pieces than the device takes it goes through a slab; the daemon knows how long it may
-	 * be then. */
+	/* Of more pieces than the device takes it goes through a slab, whose length the daemon
+	 * knows. */
 	if (p->opcode == XP_OP_SEND && info->max_message_bytes &&
 	    p->total > info->max_message_bytes)
 		return cl_fail(-EINVAL, "%s: %llu bytes: a message of this endpoint takes %llu",

@@ -200,10 +200,10 @@ struct xfer_ep_options {
 	uint32_t send_depth;
 	uint32_t recv_depth;       /* RECVs posted at once, 1 to 4,096; 0 = 64. One more: -EAGAIN */
 	/*
-	 * Bytes of RECVs, all that are posted at once taken together, that can go through a slab of
-	 * the daemon's: RECVs of more pieces than max_segments, and on some devices others. 0: where
-	 * the device needs one, recv_depth times 64 KiB, at most 4 MiB, or what the user's limit of
-	 * pinned memory leaves, at least 64 KiB; else none.
+	 * Bytes of RECVs, all that are posted at once taken together, that can go through a slab
+	 * of the daemon's: RECVs of more pieces than max_segments, and on some devices others. 0:
+	 * where the device needs one, recv_depth times 64 KiB, at most 4 MiB, or what the user's
+	 * limit of pinned memory leaves, at least 64 KiB; else none.
 	 */
 	uint64_t recv_stage_bytes;
 	void *context;             /* comes back in events */
@@ -216,8 +216,8 @@ struct xfer_ep_info {
 	char route[256];        /* why this fabric */
 	char peer_address[80];
 	/*
-	 * Pieces of one SEND or RECV (READ and WRITE: 4,096). A SEND of more goes through a slab and
-	 * has at most 1 MiB then; a RECV of more at most recv_stage_bytes.
+	 * Pieces of one SEND or RECV (READ and WRITE: 4,096). A SEND of more goes through a slab
+	 * and has at most 1 MiB then; a RECV of more at most recv_stage_bytes.
 	 */
 	uint32_t max_segments;
 	uint64_t max_message_bytes;

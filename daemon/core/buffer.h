@@ -28,12 +28,12 @@ struct xd_buffer {
 			  daemon's */
 	struct fabric_region *region;
 	const struct fabric_ops *ops; /* whose region_map made the region */
-	struct xc_list keys;	  /* its registrations */
-	struct xd_key *last_key;  /* the live one that was asked for last, or NULL */
-	bool first_pinned;	  /* one of them pins on the charge that was made at add */
-	bool releasing;		  /* its registrations are being dropped in this call */
-	uint32_t step;		  /* the fabric being registered with */
-	uint64_t pinned_bytes;	  /* charged */
+	struct xc_list keys;	      /* its registrations */
+	struct xd_key *last_key;      /* the live one that was asked for last, or NULL */
+	bool first_pinned;	      /* one of them pins on the charge that was made at add */
+	bool releasing;		      /* its registrations are being dropped in this call */
+	uint32_t step;		      /* the fabric being registered with */
+	uint64_t pinned_bytes;	      /* charged */
 	uint32_t users;
 	struct xd_call *call; /* of add, then of remove */
 	int fd;

@@ -71,8 +71,7 @@ int xd_core_add_fabric(struct xd_core *core, const struct fabric_ref *fabric)
 		struct fabric_caps *told = &core->told[core->n_fabrics];
 
 		told->max_sge = told->max_recv_sge = XP_SEGMENTS_MAX;
-		told->max_message_bytes =
-			xc_min_u64(told->max_message_bytes, XD_STAGE_RING_BYTES);
+		told->max_message_bytes = xc_min_u64(told->max_message_bytes, XD_STAGE_RING_BYTES);
 	}
 	core->fabrics[core->n_fabrics++] = *fabric;
 	return 0;

@@ -102,9 +102,9 @@ void xd_endpoint_settle(struct xd_endpoint *ep)
 }
 
 /*
- * The QP is gone, and with it every access through it. What had completed before has its data put in
- * place, a turn's budget at a time; then what is left ends, from our own table, and what was made for
- * the connection goes (I3).
+ * The QP is gone, and with it every access through it. What had completed before has its data put
+ * in place, a turn's budget at a time; then what is left ends, from our own table, and what was
+ * made for the connection goes (I3).
  */
 static void wind_up(struct xd_endpoint *ep)
 {
@@ -316,10 +316,11 @@ void xd_endpoint_staged(struct xd_endpoint *ep, int status)
 	if (ep->state == XD_EP_ENDING)
 		take_down_soon(ep);
 	else if (status < 0)
-		xd_endpoint_end(ep, status,
-				status == -XP_E_QUOTA
-					? "the slab for its RECVs would exceed this user's limit of pinned memory"
-					: "there is no memory for the slab of its RECVs");
+		xd_endpoint_end(
+			ep, status,
+			status == -XP_E_QUOTA
+				? "its RECVs' slab would exceed this user's limit of pinned memory"
+				: "there is no memory for the slab of its RECVs");
 	else
 		make_qp(ep);
 }
@@ -378,8 +379,8 @@ uint32_t xd_fabric_at(const struct xd_core *core, uint32_t place)
 }
 
 /*
- * The device that owns the route's local address carries the connection; where none does, or another
- * is asked for, the fabric that needs no device. 0, or why none does.
+ * The device that owns the route's local address carries the connection; where none does, or
+ * another is asked for, the fabric that needs no device. 0, or why none does.
  */
 static int route(struct xd_endpoint *ep, const struct xc_addr *to, char *why)
 {

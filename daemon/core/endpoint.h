@@ -51,8 +51,9 @@ enum xd_want {
 /* A work request with the device: whose, and where in a ring its data is. */
 struct xd_wqe {
 	struct xd_transfer *transfer; /* NULL: it has ended otherwise */
-	bool ours; /* a GRANT or REVOKE that the device knows nothing of, in its place in the order */
-	uint8_t ring;		      /* enum xd_ring_kind; XD_RINGS: not staged */
+	bool ours; /* a GRANT or REVOKE that the device knows nothing of, in its place in the order
+		    */
+	uint8_t ring; /* enum xd_ring_kind; XD_RINGS: not staged */
 	uint64_t ring_offset, ring_end, bytes;
 	uint64_t arrived, copied; /* of READ, RECV */
 };
@@ -92,11 +93,11 @@ struct xd_endpoint {
 	uint32_t sq_depth, sq_head, sq_done, sq_tail;
 	uint32_t sq_bad; /* the first that failed */
 	int sq_status;	 /* how; 0: none has */
-	bool sq_silent; /* the last one posted is not signalled */
+	bool sq_silent;	 /* the last one posted is not signalled */
 	struct xd_timer retry;
 	/*
-	 * Since when what waits for each of these cannot be posted though the queue is empty; 0 = it
-	 * can.
+	 * Since when what waits for each of these cannot be posted though the queue is empty; 0 =
+	 * it can.
 	 */
 	uint64_t blocked_ns[XD_WANTS];
 	/* receive queue, in order */
@@ -114,7 +115,7 @@ struct xd_endpoint {
 	bool flushed;		 /* and nothing waits any more */
 	bool retiring, retire_again;
 	/* copied grants */
-	struct xc_list copies; /* grants with a copy under way, in order */
+	struct xc_list copies;	      /* grants with a copy under way, in order */
 	struct xc_list idle_slabs[2]; /* of those for READ, for WRITE */
 	/* what was written before the RECVs up to this one has gone out */
 	uint32_t rq_synced;
@@ -170,8 +171,8 @@ struct xd_listener {
 	uint32_t backlog, n_requests;
 	struct xc_list requests;
 	struct xc_addr at;
-	/* while it is being made: the address and the place of the fabric that are tried, and how often
-	 * a port was chosen that another fabric had in use */
+	/* while it is being made: the address and the place of the fabric that are tried, and how
+	 * often a port was chosen that another fabric had in use */
 	int address;
 	uint32_t place, tries;
 	int status; /* of the last refusal */

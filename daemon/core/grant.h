@@ -10,8 +10,8 @@
  *
  * A copied grant for READ shows the memory as it was at the GRANT. What a peer WRITEs into one goes
  * into client memory, all of the grant's bytes, before each RECV that arrives later completes, at
- * the REVOKE and at the deadline; bytes that the peer did not write are 0 then, for what was there before must not
- * be readable where the device serves READs without a right.
+ * the REVOKE and at the deadline; bytes that the peer did not write are 0 then, for what was there
+ * before must not be readable where the device serves READs without a right.
  */
 
 #include "daemon/core/buffer.h"
@@ -51,10 +51,10 @@ struct xd_grant {
 	bool write;
 	bool lived; /* it was told to its client */
 	enum xd_grant_state state;
-	struct xd_window *window;   /* carried by a window */
-	struct ibv_mr *mr;	    /* else */
-	struct fabric_done done;    /* of that */
-	struct xd_slab *slab;	    /* what is copied */
+	struct xd_window *window; /* carried by a window */
+	struct ibv_mr *mr;	  /* else */
+	struct fabric_done done;  /* of that */
+	struct xd_slab *slab;	  /* what is copied */
 	enum xd_copying copying;
 	bool sync;		    /* a RECV waits for it */
 	uint64_t copied_bytes;	    /* in the copy under way */

@@ -298,6 +298,7 @@ void xd_key_drop(struct xd_key *key)
 	r = core->fabrics[key->pd->fabric].ops->mr_dereg(key->mr, &key->done);
 	if (r == -EINPROGRESS)
 		return;
-	xc_assert(r == 0); /* no window is bound: nothing uses the buffer, or the windows went first */
+	xc_assert(r ==
+		  0); /* no window is bound: nothing uses the buffer, or the windows went first */
 	key_free(key);
 }

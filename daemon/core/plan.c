@@ -95,8 +95,9 @@ static bool next_remote(const struct xd_shape *s, const struct xd_plan_limits *l
 		return false;
 	p->remote_address = s->remote[c->remote].address + c->remote_done;
 	p->rkey = s->remote[c->remote].key;
-	run = remote_run(s, c, limits->stage ? xc_min_u64(limits->wr_bytes, XD_PLAN_STAGE_BYTES)
-					     : limits->wr_bytes);
+	run = remote_run(s, c,
+			 limits->stage ? xc_min_u64(limits->wr_bytes, XD_PLAN_STAGE_BYTES)
+				       : limits->wr_bytes);
 	take_local(s, limits, c, run, p);
 	advance_remote(s, c, p->bytes);
 	return p->bytes > 0;

@@ -5,9 +5,9 @@
 /*
  * The ladder: which work requests carry a transfer. Pure functions of their arguments, so that the
  * whole policy can be tried by itself. Rungs: direct (one work request per remote segment,
- * neighbours merged, within the SG list), split (more of them, where the SG list or the largest work
- * request would be exceeded) and stage (through a slab of the daemon's, in pieces). A SEND or RECV is
- * one message and cannot be split.
+ * neighbours merged, within the SG list), split (more of them, where the SG list or the largest
+ * work request would be exceeded) and stage (through a slab of the daemon's, in pieces). A SEND or
+ * RECV is one message and cannot be split.
  */
 
 #include <stdbool.h>
@@ -18,8 +18,8 @@
 
 /* What bounds a work request of this operation on this device. */
 struct xd_plan_limits {
-	uint32_t max_sge;  /* 1 to XD_PLAN_SGE_MAX */
-	uint64_t wr_bytes; /* most bytes of one work request, at most 2^32 - 1 */
+	uint32_t max_sge;     /* 1 to XD_PLAN_SGE_MAX */
+	uint64_t wr_bytes;    /* most bytes of one work request, at most 2^32 - 1 */
 	uint64_t stage_bytes; /* most bytes of a message that goes through a slab; 0 = none may */
 	bool stage;	      /* through a slab, whatever the SG list could do */
 };
@@ -67,9 +67,9 @@ struct xd_piece {
 };
 
 /*
- * Chooses the rung and counts the work requests. 0, or -EMSGSIZE: a message longer than wr_bytes, or
- * longer than stage_bytes and of more pieces than max_sge. Both sides of READ and WRITE must be equally long (checked by
- * the caller).
+ * Chooses the rung and counts the work requests. 0, or -EMSGSIZE: a message longer than wr_bytes,
+ * or longer than stage_bytes and of more pieces than max_sge. Both sides of READ and WRITE must be
+ * equally long (checked by the caller).
  */
 int xd_plan_make(const struct xd_shape *shape, const struct xd_plan_limits *limits,
 		 struct xd_plan *ret_plan);

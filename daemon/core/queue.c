@@ -191,8 +191,8 @@ static int build(struct xd_transfer *t, uint32_t room, struct xd_chain *c)
 }
 
 /*
- * Where no window carries a grant nothing is posted for it. Others do not wait for it to be made, but
- * it has its place on the queue, so that it ends in its turn.
+ * Where no window carries a grant nothing is posted for it. Others do not wait for it to be made,
+ * but it has its place on the queue, so that it ends in its turn.
  */
 static bool start_key(struct xd_endpoint *ep, struct xd_transfer *t)
 {

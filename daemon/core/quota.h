@@ -38,7 +38,7 @@ struct xd_account {
 	uint64_t list_bytes, queue_bytes;
 	struct xc_list closes; /* descriptors being closed, oldest first */
 	uint32_t n_closes;
-	uint64_t turn;      /* the last in which something was submitted */
+	uint64_t turn;	    /* the last in which something was submitted */
 	uint64_t submitted; /* in it, in segments */
 };
 

@@ -31,12 +31,12 @@ struct xd_core {
 	struct xc_list closing; /* failed or closed ones, that unwind */
 	uint64_t last_session;
 	uint32_t uncharged_admins;
-	uint64_t turn; /* its number */
-	struct xc_slots qps;   /* endpoints by fabric_ep_attr.qp_num */
-	struct xc_list ending; /* endpoints whose QP goes down at the end of this turn */
+	uint64_t turn;		/* its number */
+	struct xc_slots qps;	/* endpoints by fabric_ep_attr.qp_num */
+	struct xc_list ending;	/* endpoints whose QP goes down at the end of this turn */
 	struct xc_list staging; /* endpoints with copying to do */
-	int64_t copy_left; /* of this turn's budget; may be overdrawn by one copy */
-	struct xc_list spare;  /* transfers, for reuse */
+	int64_t copy_left;	/* of this turn's budget; may be overdrawn by one copy */
+	struct xc_list spare;	/* transfers, for reuse */
 	uint32_t n_spare;
 	struct xc_list spare_grants;
 	uint32_t n_spare_grants;
@@ -81,8 +81,8 @@ struct xd_session {
 	uint32_t *gids;
 	bool admin, greeted;
 	bool charged; /* else it is an administrator's, beyond the limits */
-	bool failed; /* its Goodbye waits; whatever else it had to read since is dropped */
-	bool closed; /* io has let go */
+	bool failed;  /* its Goodbye waits; whatever else it had to read since is dropped */
+	bool closed;  /* io has let go */
 	char name[65];
 	struct xd_payer payer;
 	struct xd_pd *pds[XD_FABRICS_MAX]; /* where endpoints have none of their own */
@@ -91,7 +91,7 @@ struct xd_session {
 		live_listeners;	  /* those that still unwind counted in */
 	struct xc_hash transfers; /* unfinished, by cookie */
 	struct xc_hash keys;	  /* live grants by rkey */
-	uint32_t unfinished; /* transfers not yet ended, RECVs and CANCELs left out */
+	uint32_t unfinished;	  /* transfers not yet ended, RECVs and CANCELs left out */
 	uint32_t calls;
 	uint32_t refused; /* completions of refused requests that wait to be read: they carry no
 			     charge */

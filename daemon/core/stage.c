@@ -167,7 +167,8 @@ static int64_t copy_some(struct xd_transfer *t, struct xd_cursor *c, uint8_t *me
 
 int xd_stage_gather(struct xd_transfer *t, struct xd_cursor from, const struct xd_wqe *w)
 {
-	uint8_t *to = w->bytes ? xd_ring_memory(&t->endpoint->rings[w->ring], w->ring_offset) : NULL;
+	uint8_t *to =
+		w->bytes ? xd_ring_memory(&t->endpoint->rings[w->ring], w->ring_offset) : NULL;
 
 	for (uint64_t done = 0; done < w->bytes;) {
 		int64_t n = copy_some(t, &from, to + done, w->bytes - done, false);
@@ -181,8 +182,8 @@ int xd_stage_gather(struct xd_transfer *t, struct xd_cursor from, const struct x
 
 int xd_stage_scatter(struct xd_transfer *t, struct xd_wqe *w)
 {
-	uint8_t *from = w->bytes ? xd_ring_memory(&t->endpoint->rings[w->ring], w->ring_offset)
-				 : NULL;
+	uint8_t *from =
+		w->bytes ? xd_ring_memory(&t->endpoint->rings[w->ring], w->ring_offset) : NULL;
 
 	while (w->copied < w->arrived) {
 		int64_t n;

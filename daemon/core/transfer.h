@@ -37,10 +37,10 @@ struct xd_transfer {
 	enum xd_transfer_state state;
 	uint64_t bytes;
 	bool hashed, charged, charged_bytes, counted;
-	bool used;		    /* its segments are counted at their buffers */
-	bool cancelled;		    /* no more of it is posted */
-	bool cut_due;		    /* cancelled after its next work request */
-	bool made;		    /* GRANT without a work request: what carries it is there, or refused */
+	bool used;	/* its segments are counted at their buffers */
+	bool cancelled; /* no more of it is posted */
+	bool cut_due;	/* cancelled after its next work request */
+	bool made;	/* GRANT without a work request: what carries it is there, or refused */
 	struct xd_transfer *cancel; /* the CANCEL that waits for its end */
 	struct xd_grant *grant;	    /* GRANT, REVOKE: their grant */
 	struct xd_plan plan;
@@ -117,21 +117,21 @@ struct xd_chain {
 	struct ibv_sge sge[XD_CHAIN_MAX][XD_PLAN_SGE_MAX];
 	struct xd_cursor after[XD_CHAIN_MAX];
 	struct xd_wqe wqe[XD_CHAIN_MAX];
-	enum xd_ring_kind ring; /* XD_RINGS: nothing staged */
+	enum xd_ring_kind ring;	  /* XD_RINGS: nothing staged */
 	struct xd_ring_mark mark; /* before this chain */
 	uint32_t n;
 };
 
 enum xd_build {
 	XD_BUILT,
-	XD_BUILD_WAIT,	  /* for room or a resource: comes back with a completion, or is tried again */
+	XD_BUILD_WAIT, /* for room or a resource: comes back with a completion, or is tried again */
 	XD_BUILD_PENDING, /* for something that is being made, whose end pumps */
 	XD_BUILD_LATER,	  /* for the next turn */
 };
 
 /*
- * The next work requests of the first waiting transfer, up to `room`; the last is signalled, so that
- * room always comes back. An enum xd_build, or a status that ends the transfer.
+ * The next work requests of the first waiting transfer, up to `room`; the last is signalled, so
+ * that room always comes back. An enum xd_build, or a status that ends the transfer.
  */
 int xd_chain_build(struct xd_transfer *t, uint32_t room, struct xd_chain *ret);
 /* Only so many of them were posted: what the rest took of a ring is given back. */

@@ -4,8 +4,8 @@
 
 /*
  * Type-2 memory windows, where a device was seen to hold what they promise. A window is reused with
- * the next key byte and replaced when that has come round, so that a key that a peer remembers names
- * nothing for as long as can be.
+ * the next key byte and replaced when that has come round, so that a key that a peer remembers
+ * names nothing for as long as can be.
  */
 
 #include "daemon/core/key.h"

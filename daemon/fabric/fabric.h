@@ -33,12 +33,12 @@
 #include "common/addr.h"
 #include "daemon/engine.h"
 
-struct fabric;          /* one open instance */
-struct fabric_pd;       /* protection domain: keys of one are unknown to endpoints of another */
-struct fabric_ep;       /* a QP and its connection */
+struct fabric;	  /* one open instance */
+struct fabric_pd; /* protection domain: keys of one are unknown to endpoints of another */
+struct fabric_ep; /* a QP and its connection */
 struct fabric_listener;
-struct fabric_conn;     /* a connection request that was not answered yet */
-struct fabric_region;   /* client memory mapped by the daemon */
+struct fabric_conn;   /* a connection request that was not answered yet */
+struct fabric_region; /* client memory mapped by the daemon */
 
 #define FABRIC_PRIVATE_DATA_MAX 256
 #define FABRIC_NAME_MAX 64
@@ -67,35 +67,37 @@ enum fabric_keys {
 
 /* One line of the self-test of a device: for tables. Strings live as long as the instance. */
 struct fabric_fact {
-	const char *question;    /* "window_bounds" */
-	const char *asked;       /* "READ past the bounds of a type-2 window" */
-	const char *claimed;     /* what the device's attributes, or the specification, say */
+	const char *question; /* "window_bounds" */
+	const char *asked;    /* "READ past the bounds of a type-2 window" */
+	const char *claimed;  /* what the device's attributes, or the specification, say */
 	const char *seen;
 	const char *consequence; /* "" = none */
 };
 
 /* What an instance can do and does enforce, as measured. Constant after open. */
 struct fabric_caps {
-	char name[FABRIC_NAME_MAX]; /* "iwarp", or the device's */
+	char name[FABRIC_NAME_MAX];   /* "iwarp", or the device's */
 	char driver[FABRIC_NAME_MAX]; /* the kernel's, "" = none */
 	enum fabric_kind kind;
 	enum fabric_keys keys;
-	uint32_t max_sge;      /* of a SEND or WRITE */
-	uint32_t max_sge_rd;   /* of a READ */
+	uint32_t max_sge;    /* of a SEND or WRITE */
+	uint32_t max_sge_rd; /* of a READ */
 	uint32_t max_recv_sge;
-	uint32_t max_send_wr;  /* of one endpoint */
+	uint32_t max_send_wr; /* of one endpoint */
 	uint32_t max_recv_wr;
 	uint64_t max_message_bytes; /* of one work request */
 	uint16_t private_connect_bytes, private_accept_bytes, private_reject_bytes;
 	/* mr_reg pins memory, and is charged and put off until it is needed; else it is free */
 	bool pins;
 	bool remote_invalidate; /* SEND_WITH_INV kills a window, and the receiver is told which */
-	bool immediate;         /* WITH_IMM completes */
+	bool immediate;		/* WITH_IMM completes */
 	/* the local side of a READ must be remotely writable (iWARP) */
 	bool read_sink_remote_write;
-	/* a SEND that finds no RECV waits, then fails; else the connection ends, and it may succeed */
+	/* a SEND that finds no RECV waits, then fails; else the connection ends, and it may succeed
+	 */
 	bool receiver_not_ready;
-	/* a WRITE or SEND that succeeds has been placed; else a refusal may come later, as an end */
+	/* a WRITE or SEND that succeeds has been placed; else a refusal may come later, as an end
+	 */
 	bool acknowledged;
 	/* every work request must be signalled */
 	bool signal_all;
@@ -159,7 +161,7 @@ struct fabric_ep_attr {
 	struct fabric_pd *pd;
 	uint32_t max_send_wr, max_recv_wr; /* at most the caps' */
 	uint32_t max_send_sge, max_recv_sge;
-	void *ctx;      /* for events */
+	void *ctx; /* for events */
 	/* chosen by the user, unique in the instance; comes back in ibv_wc.qp_num */
 	uint32_t qp_num;
 };
@@ -238,10 +240,11 @@ struct fabric_ops {
 	int (*mr_dereg)(struct ibv_mr *mr, struct fabric_done *done);
 
 	/*
-	 * Type-2 windows (FABRIC_KEYS_WINDOW). Bound with IBV_WR_BIND_MW and killed with IBV_WR_LOCAL_INV
-	 * through post_send; a bind takes the key ibv_inc_rkey(mw->rkey) and the caller stores it
-	 * in mw->rkey when it completes. mw_dealloc kills a bound window at once; a LOCAL_INV of it
-	 * that is on the queue by then should succeed (one that fails ends the connection).
+	 * Type-2 windows (FABRIC_KEYS_WINDOW). Bound with IBV_WR_BIND_MW and killed with
+	 * IBV_WR_LOCAL_INV through post_send; a bind takes the key ibv_inc_rkey(mw->rkey) and the
+	 * caller stores it in mw->rkey when it completes. mw_dealloc kills a bound window at once;
+	 * a LOCAL_INV of it that is on the queue by then should succeed (one that fails ends the
+	 * connection).
 	 */
 	int (*mw_alloc)(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw **ret_mw);
 	int (*mw_dealloc)(struct ibv_mw *mw, struct fabric_done *done);

@@ -54,7 +54,10 @@ int xd_devices_start(struct xd_devices *d, struct xd_engine *engine, struct xd_c
 	const struct xd_engine_ref ref = xd_engine_ref(engine);
 
 	*d = (struct xd_devices){
-		.engine = engine, .core = core, .logger = logger, .patience.fired = waited,
+		.engine = engine,
+		.core = core,
+		.logger = logger,
+		.patience.fired = waited,
 	};
 	return verbs_discover(&options, &ref, xd_core_fabric_events(), &sink, d, &d->discovery);
 }

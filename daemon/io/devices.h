@@ -25,8 +25,8 @@ struct xd_devices {
 };
 
 /*
- * Begins to look. The engine must have been attached to the core. pinned_bytes: what clients may pin
- * in all. state_dir may be NULL, and must last. 0 or -ENOMEM.
+ * Begins to look. The engine must have been attached to the core. pinned_bytes: what clients may
+ * pin in all. state_dir may be NULL, and must last. 0 or -ENOMEM.
  */
 int xd_devices_start(struct xd_devices *d, struct xd_engine *engine, struct xd_core *core,
 		     struct xd_logger *logger, const char *state_dir, uint64_t pinned_bytes);

@@ -434,7 +434,8 @@ int fake_mw_alloc(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw 
 
 	fake_object_use(&pd->o, FAKE_PD, "mw_alloc");
 	f = pd->o.f;
-	sim_check(f->options.caps.keys == FABRIC_KEYS_WINDOW, "fabric.h", "mw_alloc where there are no windows");
+	sim_check(f->options.caps.keys == FABRIC_KEYS_WINDOW, "fabric.h",
+		  "mw_alloc where there are no windows");
 	if (fake_lost(f))
 		return -ENODEV;
 	mw = calloc(1, sizeof(*mw));

@@ -78,7 +78,7 @@ struct fabric_region {
 	uint64_t size;
 	uint8_t *slab; /* owned, where it is the daemon's own memory */
 	uint32_t owner; /* of a slab: whom it was mapped for */
-	/* of a slab on a weak device: the one domain and the one direction it was ever exposed in */
+	/* of a slab on a weak device: the one domain and direction it was ever exposed in */
 	uint64_t pd_serial;
 	int direction;
 	void *ctx;

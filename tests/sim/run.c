@@ -305,7 +305,7 @@ int main(int argc, char **argv)
 	int c;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	/* Slabs and buffers come and go: to and from the system they would take most of the time. */
+	/* Slabs and buffers come and go: by the system that would take most of the time. */
 	mallopt(M_MMAP_THRESHOLD, 1 << 30);
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	signal(SIGABRT, crashed);

@@ -135,7 +135,8 @@ static void make_policy(struct world *w)
 
 	xd_policy_init(p);
 	if (w_dice(w, 500)) {
-		p->user.value[XD_LIMIT_pinned] = 4096 + w_below(w, w_dice(w, 500) ? 300000 : 3000000);
+		p->user.value[XD_LIMIT_pinned] =
+			4096 + w_below(w, w_dice(w, 500) ? 300000 : 3000000);
 		if (w->bulk)
 			p->user.value[XD_LIMIT_pinned] += 3000000;
 		p->user.value[XD_LIMIT_buffers] = 2 + w_below(w, 10);
@@ -397,10 +398,13 @@ static void check_faulted(struct world *w)
 	struct w_session *s;
 
 	xc_list_for_each(s, &w->sessions, link)
-		for (struct xc_list *l = s->buffers.next; l != &s->buffers; l = l->next)
-			sim_check(!fake_memory_faulted(xc_container_of(l, struct w_buffer, link)->fd),
-				  "I4", "memory of session %llu has failed, and it goes on",
+		for (struct xc_list *l = s->buffers.next; l != &s->buffers; l = l->next) {
+			const struct w_buffer *b = xc_container_of(l, struct w_buffer, link);
+
+			sim_check(!fake_memory_faulted(b->fd), "I4",
+				  "memory of session %llu has failed, and it goes on",
 				  (unsigned long long)s->number);
+		}
 }
 
 static void check_expired(struct world *w)

@@ -18,7 +18,7 @@ static bool fits(const struct fake_key *k, const struct w_grant *g)
 	return k->length == g->range.length && k->access == access && k->ep_tag == g->ep->tag;
 }
 
-/* Where the sinks of READs must be writable the endpoint's own peer may write there, and no other. */
+/* Where the sinks of READs must be writable the endpoint's own peer may write there, no other. */
 static bool is_sink(const struct w_ep *ep, const struct fake_key *k)
 {
 	return ep && ep->caps.read_sink_remote_write && k->fd < 0 && k->whole &&
@@ -280,7 +280,7 @@ static void count_pin(void *ctx, const struct fake_pin *p)
 		c->registrations += c->pins;
 }
 
-/* The registrations of one memory, or (fd -1) of all; those that pin alone, where `pins` says so. */
+/* The registrations of one memory, or (fd -1) of all; where `pins`, those alone that pin. */
 static struct count count_mrs(struct world *w, const struct w_user *u, int fd, bool pins)
 {
 	struct count c = { .w = w, .user = u, .fd = fd };
@@ -303,7 +303,8 @@ static uint64_t count_registrations(struct world *w)
  */
 static uint64_t count_pinned(struct world *w, const struct w_user *u)
 {
-	uint64_t n = count_mrs(w, u, -1, true).exact_bytes + fake_memory_slab_bytes(u ? &u->uid : NULL);
+	uint64_t n = count_mrs(w, u, -1, true).exact_bytes +
+		     fake_memory_slab_bytes(u ? &u->uid : NULL);
 	struct w_session *s;
 
 	xc_list_for_each(s, &w->sessions, link) {

@@ -85,9 +85,9 @@ static int post_binds(struct fabric_ep *ep, struct ibv_send_wr *wr, struct ibv_s
 }
 
 /*
- * siw completes a WRITE or SEND when it is sent, a READ when the answer has come, and puts each into
- * the CQ at once. Behind a fence they come in order. The answers to READs do so by themselves, and
- * siw takes no READ with a fence.
+ * siw completes a WRITE or SEND when it is sent, a READ when the answer has come, and puts each
+ * into the CQ at once. Behind a fence they come in order. The answers to READs do so by themselves,
+ * and siw takes no READ with a fence.
  */
 static void set_order(struct fabric_ep *ep, struct ibv_send_wr *wr)
 {
