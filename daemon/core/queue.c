@@ -118,31 +118,22 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct x
 	}
 }
 
-/* Is another waiting that wants the same? */
-static bool another_waits(const struct xd_endpoint *ep, enum xd_want want)
-{
-	const struct xd_transfer *t;
-
-	xc_list_for_each(t, (struct xc_list *)(uintptr_t)&ep->waiting, link)
-		if (wants(t) == want)
-			return true;
-	return false;
-}
-
 /*
- * The head cannot be posted for want of something. It waits its turn (I8), but not for ever (I7).
+ * The head cannot be posted for want of something. It waits its turn (I8), but not for ever (I7):
+ * for a time of no progress, counted until one that wanted the same is posted, or nothing waits.
+ * Those behind it then get one try each, so that not each of them adds its own time.
  */
 static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 {
 	const struct xd_core *core = ep->session->core;
-	enum xd_want want = wants(t);
-	uint64_t *blocked_ns = &ep->blocked_ns[want];
+	uint64_t *blocked_ns = &ep->blocked_ns[wants(t)];
 	uint64_t now;
 
 	if ((ep->sq_head != ep->sq_tail && !ep->sq_silent) || ep->window_due)
 		return; /* what comes back pumps again */
 	now = xd_now(core);
-	if (!*blocked_ns)
+	/* Of long ago: others have waited for other things meanwhile. */
+	if (!*blocked_ns || now - *blocked_ns >= 2 * progress_ns(ep))
 		*blocked_ns = now;
 	/*
 	 * What is with the device cannot be ended here; that is the progress timer's. Nor can a
@@ -158,9 +149,6 @@ static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 	xd_transfer_end(t, -EAGAIN,
 			"the fabric had no resources for this request for %" PRIu64 " ms",
 			core->quota.policy->progress_ms);
-	/* The next of its kind gets one try, so that not each of them adds its own time. */
-	if (!another_waits(ep, want))
-		*blocked_ns = 0;
 	if (!xc_list_empty(&ep->waiting))
 		xd_arm(core, &ep->retry, now);
 }
