@@ -196,10 +196,14 @@ void xd_endpoint_retire(struct xd_endpoint *ep)
 
 bool xd_endpoint_retired(const struct xd_endpoint *ep)
 {
-	const struct xd_wqe *w = &ep->sq[ep->sq_head % ep->sq_depth];
+	const struct xd_wqe *w;
 
-	return (ep->sq_head == ep->sq_done || (w->ours && !is_over(w))) &&
-	       ep->rq_head == ep->rq_done;
+	if (ep->rq_head != ep->rq_done)
+		return false;
+	if (ep->sq_head == ep->sq_done)
+		return true; /* or there is no queue at all */
+	w = &ep->sq[ep->sq_head % ep->sq_depth];
+	return w->ours && !is_over(w);
 }
 
 static int send_completed(struct xd_endpoint *ep, const struct ibv_wc *wc)
