@@ -150,7 +150,7 @@ static bool tried(struct xd_listener *l, int status)
 	l->place++;
 	if (status == 0)
 		l->n_ears++;
-	else if (!l->status && (status != -EADDRNOTAVAIL || !l->n_ears))
+	else if (status != -EADDRNOTAVAIL || (!l->status && !l->n_ears))
 		l->status = status;
 	/* A fabric that has not got the address is passed over; any other refusal is one of all. */
 	if (l->n_ears && l->status == -EADDRNOTAVAIL)
