@@ -147,11 +147,18 @@ class Daemon:
         with open(self.stderr_path, 'ab') as stderr:
             self.process = self.spawn(stderr=stderr, **env)
         until(self.answers, 'the daemon listens; it says: ' + self.stderr()[-2000:], 20)
+        if raw.FABRIC != 'iwarp':
+            until(self.drives, 'the daemon drives %s; it says: %s' % (raw.FABRIC, self.stderr()[-2000:]), 60, 0.2)
         for path in glob.glob(os.path.join(self.dir, 'selftest-*')):
             if '.' not in os.path.basename(path):
                 with open(path, 'rb') as f:
                     self.tested[os.path.basename(path)] = f.read()
         return self
+
+    def drives(self):
+        """The devices that tests are to run on, both ends of the cable."""
+        with self.session(admin=True, uid=None if ROOT else os.getuid()) as s:
+            return sum(row['name'].startswith(raw.FABRIC) for row in s.query('devices')) == 2
 
     def answers(self):
         if self.process.poll() is not None:

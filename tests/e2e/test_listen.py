@@ -26,7 +26,9 @@ def private_data_goes_both_ways(t):
     b.call('connect', endpoint=eb, private_data=question)
     request = a.wait_event('connect_request')
     equal((request.listener, request.private_data), (listener, question), 'the request')
-    equal(request.peer_uid, os.getuid() if t.uid(1) is None else t.uid(1), 'peer_uid')
+    # Who the peer is only iwarp knows, within one daemon.
+    mine = os.getuid() if t.uid(1) is None else t.uid(1)
+    equal(request.peer_uid, mine if FABRIC == 'iwarp' else -1, 'peer_uid')
     ea = a.endpoint(request=request.request)
     a.call('accept', endpoint=ea, private_data=answer)
     equal(Pair.wait_connected(b, eb).private_data, answer, 'private data of the accept')
@@ -56,7 +58,10 @@ def reject_tells_why(t):
     a.call('reject', request=request.request, private_data=b'not today')
     refused = b.wait_event('connected', lambda e: e.endpoint == eb)
     status_is(refused, E.REJECTED)
-    equal(refused.private_data, b'not today', 'private data')
+    # Some devices pad it with zeros.
+    equal(refused.private_data[:9], b'not today', 'private data')
+    check(not refused.private_data[9:].strip(b'\0'), 'what follows it: %r' % refused.private_data)
+    check(len(refused.private_data) == 9 or FABRIC == 'rxe', 'private data is padded')
     status_is(a.call_raw('reject', request=request.request), ENOENT)
     status_is(a.call_raw('endpoint_new', request=request.request), ENOENT)
 
@@ -194,7 +199,12 @@ def a_peer_that_gives_up(t):
         ea = a.endpoint(request=request.request) if step != 'request' else None
         b.call('endpoint_free', endpoint=eb)
         if ea is None:
-            status_is(a.call_raw('endpoint_new', request=request.request), ENOENT)
+            reply = a.call_raw('endpoint_new', request=request.request)
+            if reply.status == 0 and FABRIC == 'rxe':
+                # It does not hear that its peer has given up before it answers.
+                a.call('endpoint_free', endpoint=reply.number)
+                continue
+            status_is(reply, ENOENT)
             continue
         reply = a.call_raw('accept', endpoint=ea)
         if reply.status == 0:
@@ -237,7 +247,8 @@ def a_request_that_was_not_read_cannot_be_answered(t):
         b.post('connect', endpoint=eb)
     status_is(a.wait_reply(answer), ENOENT)
     status_is(a.wait_reply(unlisten), 0)
-    status_is(b.wait_event('connected'), E.REJECTED)
+    # A device may not have told the daemon of the request before the listener went.
+    status_is(b.wait_event('connected'), E.REJECTED, *(() if FABRIC == 'iwarp' else (ECONNREFUSED,)))
     # And where it was read, it can be, without the listener.
     listener, port = a.listen()
     eb = b.endpoint(port=port)
@@ -264,7 +275,12 @@ def require(t):
     _, port = s.listen()
     mine, other = ('tcp', 'iwarp'), ('verbs', 'mlx5_0')
     if FABRIC != 'iwarp':
-        mine, other = ('verbs', FABRIC + '0'), ('tcp', 'iwarp', FABRIC + '1', FABRIC)
+        mine, other = ('verbs', FABRIC + '0'), (FABRIC + '1', FABRIC)
+        # Beside RoCE there is TCP. A device that speaks iWARP has the port of TCP to itself.
+        if FABRIC == 'rxe':
+            mine += ('tcp', 'iwarp')
+        else:
+            other += ('tcp', 'iwarp')
     for what in mine:
         s.endpoint(port=port, require=what)
     for what in (*other, 'x' * 64, 'x' * 5000):
