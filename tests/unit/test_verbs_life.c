@@ -143,6 +143,52 @@ static void accepts(void **state)
 	assert_int_equal(verbs_life_connect(&l, false), -EISCONN);
 }
 
+/* Accepted, and ended before the peer has said that it heard: it counts itself connected. */
+static void ended_half_way(void **state)
+{
+	(void)state;
+	for (int how = 0; how < 3; how++) {
+		struct verbs_life l = { 0 };
+
+		assert_int_equal(verbs_life_connect(&l, true), 0);
+		step(&l, VERBS_STEP_ACCEPT);
+		verbs_life_destroy(&l);
+		step(&l, VERBS_STEP_STOP);
+		assert_false(l.linked);
+		assert_true(verbs_life_waits(&l));
+		nothing_to_do(&l);
+		if (how == 0) {
+			verbs_life_hear(&l, VERBS_HEARD_ESTABLISHED, 0);
+			assert_true(l.linked);
+		} else if (how == 1) {
+			verbs_life_hear(&l, VERBS_HEARD_FAILED, -ETIMEDOUT);
+		} else {
+			verbs_life_late(&l);
+		}
+		assert_false(verbs_life_waits(&l));
+		step(&l, VERBS_STEP_DESTROY);
+		assert_true(l.destroyed);
+	}
+}
+
+/* The same without destroy: the peer is disconnected when it has spoken. */
+static void stopped_half_way(void **state)
+{
+	struct verbs_life l = { 0 };
+
+	(void)state;
+	assert_int_equal(verbs_life_connect(&l, true), 0);
+	step(&l, VERBS_STEP_ACCEPT);
+	verbs_life_error(&l);
+	step(&l, VERBS_STEP_STOP);
+	news(&l, VERBS_NEWS_ESTABLISHED, -ECONNABORTED);
+	nothing_to_do(&l);
+	verbs_life_hear(&l, VERBS_HEARD_ESTABLISHED, 0);
+	step(&l, VERBS_STEP_STOP);
+	no_news(&l);
+	nothing_to_do(&l);
+}
+
 /* Each step's failure is the connection's, told when all has flushed. */
 static void steps_that_fail(void **state)
 {
@@ -369,6 +415,8 @@ int main(void)
 		cmocka_unit_test(connects_iwarp),
 		cmocka_unit_test(events_wait_for_steps),
 		cmocka_unit_test(accepts),
+		cmocka_unit_test(ended_half_way),
+		cmocka_unit_test(stopped_half_way),
 		cmocka_unit_test(steps_that_fail),
 		cmocka_unit_test(refused),
 		cmocka_unit_test(peer_disconnects),

@@ -10,6 +10,7 @@
 
 /* A signal can be lost (connect.c): it is sent until the call has returned. */
 #define HURRY_NS (UINT64_C(50) * 1000 * 1000)
+#define PEER_NS (UINT64_C(2000) * 1000 * 1000)
 
 /* ---- life and death of the struct */
 
@@ -41,7 +42,23 @@ static void hurry(struct fabric_ep *ep)
 
 static void hurry_fired(struct xd_timer *t)
 {
-	hurry(xc_container_of(t, struct fabric_ep, hurry));
+	struct fabric_ep *ep = xc_container_of(t, struct fabric_ep, hurry);
+
+	if (!verbs_life_waits(&ep->life)) {
+		hurry(ep);
+		return;
+	}
+	verbs_life_late(&ep->life);
+	verbs_ep_advance(ep);
+}
+
+/* The peer says that it heard of our accept within a round trip, where it lives. */
+static void wait_for_peer(struct fabric_ep *ep)
+{
+	const struct xd_engine_ref *e = &ep->fabric->engine;
+
+	if (verbs_life_waits(&ep->life) && !ep->hurry.node.queued)
+		e->ops->arm(e->engine, &ep->hurry, e->ops->now_ns(e->engine) + PEER_NS);
 }
 
 static struct fabric_ep *ep_new(struct fabric *f, const struct fabric_ep_attr *attr)
@@ -105,6 +122,7 @@ static void start_step(struct fabric_ep *ep, enum verbs_step step)
 	ep->step = step;
 	ep->orderly = ep->life.orderly;
 	ep->linked = ep->life.linked;
+	ep->half = ep->life.half;
 	ep->stopped = ep->life.stopped;
 	ep->job = (struct xd_job){
 		.helper = helper_of(ep, step), .owner = ep->pd->owner,
@@ -166,6 +184,7 @@ void verbs_ep_advance(struct fabric_ep *ep)
 	if (step)
 		start_step(ep, step);
 	hurry(ep);
+	wait_for_peer(ep);
 	if (verbs_life_has_news(&ep->life) && xc_list_empty(&ep->news)) {
 		xc_list_append(&ep->fabric->news, &ep->news);
 		verbs_wake(ep->fabric);

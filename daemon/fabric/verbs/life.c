@@ -35,7 +35,7 @@ enum verbs_step verbs_life_next(struct verbs_life *l)
 {
 	if (l->running || l->destroyed)
 		return VERBS_STEP_NONE;
-	if (l->destroy) {
+	if (l->destroy && !l->half) {
 		l->running = VERBS_STEP_DESTROY;
 	} else if (l->phase == VERBS_ENDED && !l->stopped) {
 		l->running = VERBS_STEP_STOP;
@@ -62,6 +62,9 @@ void verbs_life_done(struct verbs_life *l, int status)
 		return;
 	case VERBS_STEP_NOTIFY:
 		break; /* it fails where the handshake has ended by itself meanwhile */
+	case VERBS_STEP_ACCEPT:
+		l->half = status == 0 && !l->established && !l->failed;
+		__attribute__((fallthrough));
 	default:
 		/* Ended meanwhile: STOP comes next. */
 		if (l->phase == VERBS_CONNECTING && status < 0)
@@ -95,16 +98,27 @@ void verbs_life_hear(struct verbs_life *l, enum verbs_heard what, int status)
 		next_step(l, VERBS_STEP_NOTIFY);
 		break;
 	case VERBS_HEARD_ESTABLISHED:
+		/*
+		 * A word of refusal that crosses this one is not heard: the peer counts itself
+		 * connected, and must be disconnected.
+		 */
+		if (l->half && l->phase == VERBS_ENDED)
+			l->stopped = false;
+		l->half = false;
+		l->linked = true;
 		/* Events come before the call that caused them has returned. */
 		l->established = true;
 		if (l->phase == VERBS_CONNECTING && !l->running)
 			connected(l);
 		break;
 	case VERBS_HEARD_FAILED:
+		l->failed = true;
+		l->half = false;
 		end(l, status);
 		break;
 	case VERBS_HEARD_DISCONNECTED:
-		l->disconnected = true;
+		l->failed = l->disconnected = true;
+		l->half = false;
 		if (!l->running || l->phase != VERBS_CONNECTING)
 			end(l, status);
 		break;
@@ -138,6 +152,11 @@ void verbs_life_destroy(struct verbs_life *l)
 {
 	verbs_life_error(l);
 	l->destroy = true;
+}
+
+void verbs_life_late(struct verbs_life *l)
+{
+	l->half = false;
 }
 
 void verbs_life_fault(struct verbs_life *l, int status)

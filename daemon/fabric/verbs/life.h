@@ -48,7 +48,9 @@ struct verbs_life {
 	enum verbs_step running; /* on a helper */
 	enum verbs_step due;     /* the next step of connecting; NONE: an event is awaited */
 	bool established, disconnected; /* heard while a step runs that must return first */
+	bool failed;                    /* heard that it failed, or ended */
 	bool linked;                    /* it was connected, be it that it no longer is */
+	bool half;                      /* accepted, and the peer has not said that it heard */
 	bool stopped;                   /* the QP is in ERR */
 	bool orderly;                   /* end it in order, where the transport knows how */
 	bool destroy, destroyed;
@@ -68,7 +70,13 @@ void verbs_life_hear(struct verbs_life *l, enum verbs_heard what, int status);
 int verbs_life_connect(struct verbs_life *l, bool accept);
 void verbs_life_disconnect(struct verbs_life *l);
 void verbs_life_error(struct verbs_life *l);
+/* Where it is `half` it is not destroyed before the peer has spoken, or verbs_life_late(). */
 void verbs_life_destroy(struct verbs_life *l);
+static inline bool verbs_life_waits(const struct verbs_life *l)
+{
+	return l->destroy && l->half;
+}
+void verbs_life_late(struct verbs_life *l);
 /* A work request failed, or the device did: the connection ends with this status. */
 void verbs_life_fault(struct verbs_life *l, int status);
 

@@ -175,7 +175,7 @@ struct fabric_ep {
 	int status; /* of the job */
 	/* what the job wants to know of `life`, which moves on meanwhile */
 	enum verbs_step step;
-	bool orderly, linked, stopped;
+	bool orderly, linked, half, stopped;
 
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;

@@ -246,7 +246,7 @@ static void hang_up(struct fabric_ep *ep)
 	/* Where it is no longer connected this fails, and is none the worse for it. */
 	if (ep->linked)
 		rdma_disconnect(ep->id);
-	if (ep->linked || ep->fabric->iwarp)
+	if (ep->linked || ep->half || ep->fabric->iwarp)
 		return;
 	/*
 	 * An attempt in InfiniBand is given up by the id alone: as long as that lives, a peer that
