@@ -28,7 +28,7 @@
 #include "tests/fabric/sabotage.h"
 #include "tests/fabric/suite.h"
 
-#define TESTS_MAX 128
+#define TESTS_MAX 1024
 /* Nothing was reported for so long: the child is killed. */
 #define CHILD_MS 120000
 #define LIMIT_MS 20000
@@ -46,6 +46,7 @@ static uint32_t n_tests;
 static struct options {
 	struct open_options open;
 	const char *only;
+	unsigned long repeat;
 	bool prove, list, verbose;
 } options;
 
@@ -57,8 +58,10 @@ static void collect(void)
 		for (const struct test *t = files[i]; t->name; t++) {
 			if (options.only && !strstr(t->name, options.only))
 				continue;
-			xc_assert(n_tests < TESTS_MAX);
-			tests[n_tests++] = t;
+			for (unsigned long k = 0; k < options.repeat; k++) {
+				xc_assert(n_tests < TESTS_MAX);
+				tests[n_tests++] = t;
+			}
 		}
 	}
 }
@@ -289,9 +292,10 @@ static void prove_all(void)
 static _Noreturn void usage(void)
 {
 	fputs("usage: run [--fabric iwarp|verbs] [--server IP] [--client IP] [--silent IP]\n"
-	      "           [--only TEXT] [--prove] [--list] [--verbose]\n"
+	      "           [--only TEXT] [--repeat N] [--prove] [--list] [--verbose]\n"
 	      "  --silent  an address that is routed to, and where nobody answers\n"
 	      "  --only    tests whose name contains TEXT\n"
+	      "  --repeat  each of them so often: for what fails now and then\n"
 	      "  --prove   each test must see the faults that are built in for it\n"
 	      "Without arguments: iwarp, the tests and the proofs.\n",
 	      stderr);
@@ -317,6 +321,7 @@ static void parse(int argc, char **argv)
 		{ "client", required_argument, NULL, 'c' },
 		{ "silent", required_argument, NULL, 'S' },
 		{ "only", required_argument, NULL, 'o' },
+		{ "repeat", required_argument, NULL, 'r' },
 		{ "prove", no_argument, NULL, 'p' },
 		{ "list", no_argument, NULL, 'l' },
 		{ "verbose", no_argument, NULL, 'v' },
@@ -324,6 +329,7 @@ static void parse(int argc, char **argv)
 	};
 	int c;
 
+	options.repeat = 1;
 	options.open.fabric = "iwarp";
 	options.open.server = options.open.client = address("127.0.0.2");
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -344,6 +350,9 @@ static void parse(int argc, char **argv)
 			break;
 		case 'o':
 			options.only = optarg;
+			break;
+		case 'r':
+			options.repeat = strtoul(optarg, NULL, 10);
 			break;
 		case 'p':
 			options.prove = true;

@@ -58,10 +58,7 @@ static void disconnect_during_connect(void)
 }
 
 /* Both orders are right: ended before it was connected, or right after. */
-static void check_ended(const struct end *e)
-{
-	WAIT(e->n_established && (e->established || e->n_disconnected));
-}
+#define ENDED(e) ((e)->n_established && ((e)->established || (e)->n_disconnected))
 
 static void end_during_accept(void)
 {
@@ -76,8 +73,8 @@ static void end_during_accept(void)
 			end_error(b);
 		else
 			end_disconnect(b);
-		check_ended(a);
-		check_ended(b);
+		WAIT(ENDED(a));
+		WAIT(ENDED(b));
 		CHECK(b->established == 0 || b->established == -ECONNABORTED);
 		CHECK(b->established || b->disconnected == 0);
 		CHECK_EQ(took(b, RECV_ID(1)), IBV_WC_WR_FLUSH_ERR);
@@ -101,7 +98,7 @@ static void destroy_during_accept(void)
 
 	CHECK_EQ(accept_ask(b, asked(ear, 0), NULL, 0), 0);
 	end_destroy(b);
-	check_ended(a);
+	WAIT(ENDED(a));
 }
 
 static void destroy_at_once(void)
