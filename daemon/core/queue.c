@@ -121,7 +121,7 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct x
 /*
  * The head cannot be posted for want of something. It waits its turn (I8), but not for ever (I7):
  * for a time of no progress, counted until one that wanted the same is posted, or nothing waits.
- * Those behind it then get one try each, so that not each of them adds its own time.
+ * Those that have been there meanwhile then get one try each, so that not each adds its own time.
  */
 static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 {
@@ -132,8 +132,7 @@ static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 	if ((ep->sq_head != ep->sq_tail && !ep->sq_silent) || ep->window_due)
 		return; /* what comes back pumps again */
 	now = xd_now(core);
-	/* Of long ago: others have waited for other things meanwhile. */
-	if (!*blocked_ns || now - *blocked_ns >= 2 * progress_ns(ep))
+	if (!*blocked_ns || t->started_ns > *blocked_ns + progress_ns(ep))
 		*blocked_ns = now;
 	/*
 	 * What is with the device cannot be ended here; that is the progress timer's. Nor can a
@@ -296,6 +295,7 @@ void xd_transfer_start(struct xd_transfer *t)
 		return;
 	}
 	t->counted = true;
+	t->started_ns = xd_now(t->session->core);
 	t->session->unfinished++;
 	t->session->core->unfinished++;
 	xc_list_append(&t->endpoint->waiting, &t->link);

@@ -49,6 +49,7 @@ struct xd_transfer {
 	uint32_t posted, retired;    /* work requests */
 	uint32_t sequence;	     /* on the send queue, of the last posted */
 	int status;		     /* of the first of them that failed */
+	uint64_t started_ns;	     /* when it took its place in the order */
 	struct xp_segment *segments; /* local, then remote */
 	struct xp_segment own[XD_SEGMENTS_OWN];
 	int8_t list_class; /* of `segments`; -1 = own */
