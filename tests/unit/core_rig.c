@@ -30,9 +30,13 @@ _Noreturn void sim_broken(const char *promise, const char *format, ...)
 
 struct fabric_caps rig_caps;
 struct fake_dice rig_dice;
+bool rig_own_addresses;
+struct xd_endpoint_options rig_options;
 
 void rig_defaults(void)
 {
+	rig_own_addresses = false;
+	rig_options = (struct xd_endpoint_options){ .require = "" };
 	rig_caps = (struct fabric_caps){
 		.name = "fake", .kind = FABRIC_IWARP_SOFT, .max_sge = 4, .max_sge_rd = 2,
 		.max_recv_sge = 4, .max_send_wr = 16, .max_recv_wr = 16,
@@ -65,6 +69,7 @@ void rig_init(struct rig *r)
 	assert_int_equal(xd_core_new(&r->ref, &r->policy, &r->core), 0);
 	o.caps = rig_caps;
 	o.dice = rig_dice;
+	o.own_addresses = rig_own_addresses;
 	fake_fabric_open(&o, &r->ref, xd_core_fabric_events(), &r->fabric);
 	ref.fabric = r->fabric;
 	assert_int_equal(xd_core_add_fabric(r->core, &ref), 0);
@@ -115,11 +120,16 @@ void rig_close(struct rig *r, struct rig_client *c)
 
 void rig_buffer(struct rig *r, struct rig_client *c)
 {
+	rig_buffer_of(r, c, BUFFER_BYTES);
+}
+
+void rig_buffer_of(struct rig *r, struct rig_client *c, uint64_t bytes)
+{
 	struct xd_out o;
 
-	c->memory = fake_memory_new(BUFFER_BYTES);
+	c->memory = fake_memory_new(bytes);
 	c->bytes = fake_memory(c->memory, NULL);
-	xd_session_buffer_add(c->s, ++r->serial, c->memory, BUFFER_BYTES);
+	xd_session_buffer_add(c->s, ++r->serial, c->memory, bytes);
 	rig_run(r);
 	o = rig_take(c, XD_OUT_REPLY);
 	assert_int_equal(o.status, 0);
@@ -137,14 +147,13 @@ static uint32_t reply(struct rig_client *c)
 void rig_connect(struct rig *r, struct rig_client *a, struct rig_client *b)
 {
 	static uint64_t tag;
-	struct xd_endpoint_options options = { .require = "" };
 	struct xc_addr at;
 	struct xd_out o;
 
 	xd_session_listen(b->s, ++r->serial, "127.0.0.1", 0, 1);
 	rig_run(r);
 	at = rig_take(b, XD_OUT_REPLY).address;
-	xd_session_endpoint_connect_to(a->s, ++r->serial, "127.0.0.1", at.port, &options);
+	xd_session_endpoint_connect_to(a->s, ++r->serial, "127.0.0.1", at.port, &rig_options);
 	rig_run(r);
 	a->endpoint = reply(a);
 	assert_int_equal(rig_take(a, XD_OUT_ENDPOINT_READY).status, 0);
@@ -153,7 +162,7 @@ void rig_connect(struct rig *r, struct rig_client *a, struct rig_client *b)
 	rig_run(r);
 	reply(a);
 	o = rig_take(b, XD_OUT_CONNECT_REQUEST);
-	xd_session_endpoint_answer(b->s, ++r->serial, o.request, &options);
+	xd_session_endpoint_answer(b->s, ++r->serial, o.request, &rig_options);
 	rig_run(r);
 	b->endpoint = reply(b);
 	assert_int_equal(rig_take(b, XD_OUT_ENDPOINT_READY).status, 0);
@@ -183,6 +192,21 @@ struct xp_completion rig_completion(struct rig_client *c, uint64_t wr_id, int st
 	assert_int_equal(o.completion.status, status);
 	assert_int_equal(status == 0, o.text[0] == '\0');
 	return o.completion;
+}
+
+struct xp_completion rig_grant(struct rig *r, struct rig_client *c, uint64_t offset,
+			       uint32_t length, bool write, uint64_t lifetime_ms)
+{
+	struct xp_segment seg = { .address = offset, .length = length, .key = c->buffer };
+	struct xp_request q = {
+		.opcode = XP_OP_GRANT, .wr_id = ++r->serial, .cookie = 1000000 + r->serial,
+		.endpoint = c->endpoint, .local_count = 1, .argument = lifetime_ms,
+		.flags = write ? XP_F_GRANT_WRITE : XP_F_GRANT_READ,
+	};
+
+	xd_session_submit(c->s, &q, &seg);
+	rig_run(r);
+	return rig_completion(c, q.wr_id, 0);
 }
 
 void rig_submit(struct rig_client *c, uint8_t opcode, uint64_t wr_id, uint64_t offset,

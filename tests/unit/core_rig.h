@@ -37,6 +37,9 @@ struct rig_client {
 /* Change these before rig_init(), where a test needs other ones. */
 extern struct fabric_caps rig_caps;
 extern struct fake_dice rig_dice;
+extern bool rig_own_addresses;
+/* And this before rig_connect(). */
+extern struct xd_endpoint_options rig_options;
 
 /* Once, at the start of the program. */
 void rig_defaults(void);
@@ -50,8 +53,9 @@ void rig_run(struct rig *r);
 /* A session that has said hello. */
 void rig_client_init(struct rig *r, struct rig_client *c, uint32_t uid, bool admin);
 void rig_close(struct rig *r, struct rig_client *c);
-/* With a buffer of 64 KiB. */
+/* With a buffer of 64 KiB, or of so many bytes. */
 void rig_buffer(struct rig *r, struct rig_client *c);
+void rig_buffer_of(struct rig *r, struct rig_client *c, uint64_t bytes);
 /* a connects to b; both have an endpoint then, and nothing to read. */
 void rig_connect(struct rig *r, struct rig_client *a, struct rig_client *b);
 
@@ -60,6 +64,9 @@ struct xd_out rig_take(struct rig_client *c, enum xd_out_kind kind);
 /* The completion that must come next. */
 struct xp_completion rig_completion(struct rig_client *c, uint64_t wr_id, int status);
 
+/* A grant, made; for READ or WRITE, until the endpoint ends or for so long. Its token. */
+struct xp_completion rig_grant(struct rig *r, struct rig_client *c, uint64_t offset,
+			       uint32_t length, bool write, uint64_t lifetime_ms);
 /* A request of one local and, where length says so, one remote segment. */
 void rig_submit(struct rig_client *c, uint8_t opcode, uint64_t wr_id, uint64_t offset,
 		uint32_t length, const struct xp_completion *token);
