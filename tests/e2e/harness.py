@@ -23,6 +23,8 @@ from checks import Skip, check, equal, status_is, until  # noqa: F401: for tests
 from daemons import Build, Bystander, Daemon, DAEMON_UID, GID, ROOT, become  # noqa: F401
 
 FIRST_UID = 61002
+# On this machine's monotonic clock, in seconds: what has not begun by then is left out. 0: never.
+UNTIL = float(os.environ.get('XFER_TEST_UNTIL', '0'))
 FULL = os.environ.get('XFER_TEST_FULL', '') not in ('', '0')
 
 TESTS = []
@@ -369,6 +371,8 @@ class Runner:
 
     def needs(self, test):
         options = test.options
+        if UNTIL and time.monotonic() > UNTIL:
+            raise Skip('no time is left')
         if options['full'] and not FULL:
             raise Skip('long: XFER_TEST_FULL=1 runs it')
         if options['users'] > 1 and not ROOT:

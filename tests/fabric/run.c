@@ -90,6 +90,16 @@ static void end(void)
 	CHECK(engine_free(rig.engine, rig.limit_ms));
 }
 
+/* Emulated, on a busy machine, all of them can take longer than there is. */
+static bool time_is_up(void)
+{
+	const char *until = getenv("XFER_TEST_UNTIL");
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return until && (double)now.tv_sec > strtod(until, NULL);
+}
+
 /* What is wrong at the end is the last test's failure. */
 static void run_tests(uint32_t first, uint32_t n, uint64_t limit_ms)
 {
@@ -97,7 +107,10 @@ static void run_tests(uint32_t first, uint32_t n, uint64_t limit_ms)
 	begin(limit_ms);
 	for (uint32_t i = first; i < first + n; i++) {
 		report_begin(i);
-		tests[i]->fn();
+		if (time_is_up())
+			report_skip("no time is left");
+		else
+			tests[i]->fn();
 		rig_clean();
 		if (i + 1 == first + n)
 			end();
