@@ -15,19 +15,24 @@ def beyond_the_grant_by_one_byte(t):
     for read in (True, False):
         for before, after in ((1, 0), (0, 1), (4096, 0), (SIZE, 0), (0, SIZE - 12388)):
             before = min(before, 4097)
-            beyond(two, two.grant(4097, 8191, read=read), read, before, after)
+            beyond(two, 4097, two.grant(4097, 8191, read=read), read, before, after)
         # Where the good part is longer than what is copied at once, it does not move either.
-        beyond(two, two.grant(0, SIZE // 2, read=read), read, 0, 1)
+        beyond(two, 0, two.grant(0, SIZE // 2, read=read), read, 0, 1)
 
 
-def beyond(two, token, read, before, after):
+def beyond(two, offset, token, read, before, after):
     memory = bytes(two.ma.map), bytes(two.mb.map)
     length = token.length + before + after
     run = two.read if read else two.write
     done = run(token, two.mb.segment(0, length), (token.address - before, length, token.rkey))
     status_is(done, *(raw.REFUSED if read else raw.REFUSED_WRITE))
-    equal((bytes(two.ma.map), bytes(two.mb.map)) == memory, True, 'memory is as before')
     two.disconnected()
+    after = bytes(two.ma.map), bytes(two.mb.map)
+    if two.snapshots and not read:
+        # What was granted has become the copy, which may have the beginning of what was sent.
+        granted = slice(offset, offset + token.length)
+        after = after[0][:offset] + memory[0][granted] + after[0][granted.stop:], after[1]
+    equal(after == memory, True, 'memory is as before')
     two.again()
 
 
@@ -55,7 +60,12 @@ def a_grant_has_one_direction(t):
     two.disconnected()
     two.again()
     token = two.grant(0, 100, read=False)
-    status_is(two.read(token), *raw.REFUSED)
+    done = two.read(token)
+    if two.snapshots and done.status == 0:
+        # The copy: what this peer wrote to it, which is nothing.
+        equal(bytes(two.mb.map[:100]), bytes(100), 'what was read')
+        return
+    status_is(done, *raw.REFUSED)
     unchanged(two.ma, 1)
     unchanged(two.mb, 2)
 

@@ -200,8 +200,8 @@ def a_peer_that_gives_up(t):
         b.call('endpoint_free', endpoint=eb)
         if ea is None:
             reply = a.call_raw('endpoint_new', request=request.request)
-            if reply.status == 0 and FABRIC == 'rxe':
-                # It does not hear that its peer has given up before it answers.
+            if reply.status == 0 and FABRIC != 'iwarp':
+                # Devices do not say that a peer has given up before it is answered.
                 a.call('endpoint_free', endpoint=reply.number)
                 continue
             status_is(reply, ENOENT)
@@ -276,11 +276,13 @@ def require(t):
     mine, other = ('tcp', 'iwarp'), ('verbs', 'mlx5_0')
     if FABRIC != 'iwarp':
         mine, other = ('verbs', FABRIC + '0'), (FABRIC + '1', FABRIC)
-        # Beside RoCE there is TCP. A device that speaks iWARP has the port of TCP to itself.
-        if FABRIC == 'rxe':
-            mine += ('tcp', 'iwarp')
-        else:
-            other += ('tcp', 'iwarp')
+    if FABRIC == 'rxe':
+        mine += ('tcp', 'iwarp')  # beside RoCE there is TCP
+    if FABRIC == 'siw':
+        # A device that speaks iWARP has the port of TCP to itself.
+        e = s.endpoint(port=port, require='tcp')
+        s.call('connect', endpoint=e)
+        status_is(s.wait_event('connected', lambda x: x.endpoint == e), ECONNREFUSED)
     for what in mine:
         s.endpoint(port=port, require=what)
     for what in (*other, 'x' * 64, 'x' * 5000):

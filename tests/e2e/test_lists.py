@@ -57,6 +57,8 @@ class Lists:
         local = [two.mb.segment(o, n) for o, n in here]
         remote = [rng.choice(granted).segment(o, n) for o, n in there]
         expected = {two.ma: bytearray(two.ma.map[:]), two.mb: bytearray(two.mb.map[:])}
+        if opcode == WRITE and two.snapshots:
+            expected[two.ma][:] = bytes(two.ma.size)  # what a copy has where nothing was written
         source, sink = ((two.ma, there), (two.mb, here))[::1 if opcode == READ else -1]
         data, at = gather(*source), 0
         for offset, length in sink[1]:
