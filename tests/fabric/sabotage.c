@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,6 +31,61 @@ void sabotage(const char *name)
 bool sabotaged(const char *name)
 {
 	return fault && strcmp(fault, name) == 0;
+}
+
+bool sabotage_is_void(const char *name, bool is_void)
+{
+	if (!is_void || !sabotaged(name))
+		return false;
+	report_skip("%s is no fault on such a fabric", name);
+	return true;
+}
+
+/* ---- calls that may end later: what is done to their result, now or then */
+
+struct later {
+	struct fabric_done done;
+	struct fabric_done *user;
+	/* The result; -EINPROGRESS: it is still not known, and `user` will be called. */
+	int (*then)(struct later *l, int status);
+	/* of ep_create and ep_destroy */
+	struct fabric_ep **ep;
+	void *ctx;
+	/* of listen */
+	struct fabric *f;
+	struct fabric_listener **listener;
+	struct xc_addr *at;
+};
+
+static void came(struct fabric_done *done, int status)
+{
+	struct later *l = xc_container_of(done, struct later, done);
+	struct fabric_done *user = l->user;
+
+	status = l->then(l, status);
+	free(l);
+	if (status != -EINPROGRESS)
+		user->fn(user, status);
+}
+
+static struct later *expect(const struct later *what)
+{
+	struct later *l = malloc(sizeof(*l));
+
+	xc_assert(l);
+	*l = *what;
+	l->done.fn = came;
+	return l;
+}
+
+/* The call returned this. */
+static int settle(struct later *l, int err)
+{
+	if (err == -EINPROGRESS)
+		return err;
+	err = l->then(l, err);
+	free(l);
+	return err;
 }
 
 /* ---- what an instance says of itself */
@@ -65,6 +121,13 @@ static struct {
 	struct fabric_ep *ep;
 	struct end *end;
 } eps[EPS_MAX];
+
+static void kick(void)
+{
+	struct xd_engine_ref e = engine_ref(rig.engine);
+
+	e.ops->kick(e.engine);
+}
 
 static unsigned int created;
 static struct end *destroyed; /* of which nothing should be heard any more */
@@ -105,10 +168,17 @@ static void leak_thread(void)
 	pthread_detach(t);
 }
 
+static int was_created(struct later *l, int err)
+{
+	if (!err)
+		remember(*l->ep, l->ctx);
+	return err;
+}
+
 static int ep_create(struct fabric *f, const struct fabric_ep_attr *attr,
 		     struct fabric_done *done, struct fabric_ep **ret)
 {
-	int err;
+	struct later *l;
 
 	created++;
 	if (sabotaged("few-endpoints") && created > 40)
@@ -117,20 +187,17 @@ static int ep_create(struct fabric *f, const struct fabric_ep_attr *attr,
 		xc_assert(open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0);
 	if (sabotaged("leak-thread") && created % 100 == 99)
 		leak_thread();
-	err = real->ep_create(f, attr, done, ret);
-	if (!err)
-		remember(*ret, attr->ctx);
-	return err;
+	l = expect(&(struct later){ .user = done, .then = was_created, .ep = ret,
+				    .ctx = attr->ctx });
+	return settle(l, real->ep_create(f, attr, &l->done, ret));
 }
 
 static int ep_destroy(struct fabric_ep *ep, struct fabric_done *done)
 {
-	struct xd_engine_ref e = engine_ref(rig.engine);
-
 	if (sabotaged("endless-destroy"))
 		return -EINPROGRESS;
 	destroyed = forget(ep);
-	e.ops->kick(e.engine);
+	kick();
 	return real->ep_destroy(ep, done);
 }
 
@@ -146,10 +213,13 @@ static bool progress(struct fabric *f, uint64_t budget_bytes)
 {
 	bool more = real->progress(f, budget_bytes);
 
-	if (destroyed && destroyed->dead) {
-		if (sabotaged("late-event"))
+	if (destroyed && (sabotaged("late-event") || sabotaged("late-write") ||
+			  sabotaged("late-wc"))) {
+		/* until its end is known */
+		kick();
+		if (destroyed->dead && sabotaged("late-event"))
 			rig_events.disconnected(destroyed, 0);
-		if (sabotaged("late-write"))
+		if (destroyed->dead && sabotaged("late-write"))
 			destroyed->mem[5] = 1;
 	}
 	return more || sabotaged("never-sleep");
@@ -198,21 +268,30 @@ static void conn_reject(struct fabric_conn *conn, const void *data, size_t bytes
 	real->conn_reject(conn, data, bytes);
 }
 
-static int listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, void *ctx,
-		  struct fabric_done *done, struct fabric_listener **ret, struct xc_addr *ret_at)
+static int was_listening(struct later *l, int err)
 {
-	int err = real->listen(f, at, owner, ctx, done, ret, ret_at);
-	struct xc_addr elsewhere = rig.server->at;
+	struct xc_addr elsewhere = rig.server ? rig.server->at : (struct xc_addr){ 0 };
 
 	elsewhere.port = 0;
 	if ((err == -EADDRINUSE && sabotaged("share-port")) ||
-	    (err == -EADDRNOTAVAIL && sabotaged("own-everything")))
-		return real->listen(f, &elsewhere, owner, ctx, done, ret, ret_at);
+	    (err == -EADDRNOTAVAIL && rig.server && sabotaged("own-everything")))
+		return real->listen(l->f, &elsewhere, OWNER, l->ctx, l->user, l->listener, l->at);
 	if (!err && sabotaged("one-port"))
-		ret_at->port = 50000;
+		l->at->port = 50000;
 	if (!err && sabotaged("wrong-port"))
-		ret_at->port ^= 1;
+		l->at->port ^= 1;
 	return err;
+}
+
+static int listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, void *ctx,
+		  struct fabric_done *done, struct fabric_listener **ret, struct xc_addr *ret_at)
+{
+	struct later *l = expect(&(struct later){
+		.user = done, .then = was_listening, .f = f, .ctx = ctx, .listener = ret,
+		.at = ret_at,
+	});
+
+	return settle(l, real->listen(f, at, owner, ctx, &l->done, ret, ret_at));
 }
 
 static void listener_free(struct fabric_listener *l)

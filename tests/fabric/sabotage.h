@@ -15,6 +15,8 @@
 /* Switches one on. */
 void sabotage(const char *name);
 bool sabotaged(const char *name);
+/* A fault that is none on a fabric of this kind: then the test has nothing to see, and says so. */
+bool sabotage_is_void(const char *name, bool is_void);
 
 /* The table with whatever is switched on. */
 const struct fabric_ops *sabotage_ops(const struct fabric_ops *real);

@@ -7,6 +7,7 @@
 
 #include "proto/errors.h"
 #include "tests/fabric/rig.h"
+#include "tests/fabric/sabotage.h"
 #include "tests/fabric/suite.h"
 
 /* Private data as the peer hears it: the same, or followed by zeros where the caps say so. */
@@ -193,6 +194,8 @@ static void give_up(struct end *a, int how)
 /* The request is no more, or its answer finds out. */
 static void peer_gives_up(void)
 {
+	if (sabotage_is_void("silent-gone", !rig.caps->conn_gone))
+		return;
 	for (int how = 0; how < 3; how++) {
 		struct end *a = end_new(rig.client, NULL), *b = end_new(rig.server, NULL);
 		struct ear *ear = hear(rig.server);

@@ -11,6 +11,7 @@
 
 #define RECVS 5u
 #define BIG (256 * KIB)
+#define READS 10u
 
 static const struct end_attr big = { .bytes = 2 * BIG };
 
@@ -140,28 +141,40 @@ static void full_queues_flush(void)
 	until_ended(a, b);
 }
 
-/* Unsignalled ones flush as well: there is no other way to learn that they did not happen. */
+/*
+ * Unsignalled ones flush as well: there is no other way to learn that they did not happen. They
+ * wait behind READs; where those were faster than the end, they may have been, too.
+ */
 static void quiet_ones_flush(void)
 {
-	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_RDMA_WRITE, .num_sge = 1 };
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_RDMA_WRITE, .num_sge = 1,
+					.send_flags = IBV_SEND_FENCE };
+	struct exposure *r, *w;
 	struct ibv_sge sge;
-	struct exposure *x;
 	struct end *a, *b;
+	int last = 0;
 
 	if (rig.caps->signal_all) {
 		report_skip("caps: every work request must be signalled");
 		return;
 	}
 	pair(&big, &a, &b);
-	x = expose(b, 0, BIG, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
-	end_error(a);
+	r = expose(b, 0, BIG, IBV_ACCESS_REMOTE_READ);
+	w = expose(b, BIG, BIG, IBV_ACCESS_REMOTE_WRITE);
+	for (unsigned int i = 0; i < READS; i++)
+		post_rdma(a, IBV_WR_RDMA_READ, i, 0, BIG, r, 0);
 	sge = sge_of(a, 0, 64);
 	wr.sg_list = &sge;
-	wr.wr.rdma.remote_addr = x->address;
-	wr.wr.rdma.rkey = x->rkey;
-	for (wr.wr_id = 0; wr.wr_id < 3; wr.wr_id++)
-		if (post(a, &wr, &bad) == 0)
-			CHECK_EQ(took(a, wr.wr_id), IBV_WC_WR_FLUSH_ERR);
+	wr.wr.rdma.remote_addr = w->address;
+	wr.wr.rdma.rkey = w->rkey;
+	for (wr.wr_id = READS; wr.wr_id < READS + 3; wr.wr_id++)
+		CHECK_EQ(post(a, &wr, &bad), 0);
+	end_error(a);
+	for (unsigned int i = 0; i < READS; i++)
+		last = took(a, i);
+	if (last != IBV_WC_SUCCESS)
+		for (unsigned int i = READS; i < READS + 3; i++)
+			CHECK_EQ(took(a, i), IBV_WC_WR_FLUSH_ERR);
 	until_ended(a, b);
 }
 
