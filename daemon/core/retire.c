@@ -27,9 +27,12 @@ static int wc_status(const struct ibv_wc *wc, const struct xd_transfer *t)
 	case IBV_WC_LOC_LEN_ERR:
 		return -XP_E_MESSAGE_TOO_LONG;
 	case IBV_WC_LOC_QP_OP_ERR:
-		/* rxe of a RECV that was too short */
+		/*
+		 * rxe of a RECV that was too short; siw of what was under way when the peer
+		 * ended the connection.
+		 */
 		return t && t->request.opcode == XP_OP_RECV ? -XP_E_MESSAGE_TOO_LONG
-							    : -XP_E_LOCAL_ACCESS;
+							    : -XP_E_REMOTE_FAULT;
 	case IBV_WC_REM_ACCESS_ERR:
 		return -XP_E_REMOTE_ACCESS;
 	case IBV_WC_REM_INV_REQ_ERR:

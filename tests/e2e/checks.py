@@ -20,6 +20,15 @@ def equal(is_, shall, what):
         raise AssertionError('%s is %r, not %r' % (what, is_, shall))
 
 
+def same_bytes(is_, shall, what):
+    """Says where they begin to differ, and in how many bytes."""
+    if bytes(is_) == bytes(shall):
+        return
+    differing = [i for i, (x, y) in enumerate(zip(is_, shall)) if x != y]
+    raise AssertionError('%s: %d bytes, not %d; %d of them differ, the first at %s' % (
+        what, len(is_), len(shall), len(differing), differing[:1]))
+
+
 def status_is(answer, *statuses):
     """A reply, completion, event or exception with one of these statuses, and a sentence."""
     names = ', '.join(raw.status_name(s) for s in statuses)

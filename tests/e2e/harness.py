@@ -19,7 +19,7 @@ import time
 import traceback
 
 import raw
-from checks import Skip, check, equal, status_is, until  # noqa: F401: for tests
+from checks import Skip, check, equal, same_bytes, status_is, until  # noqa: F401: for tests
 from daemons import Build, Bystander, Daemon, DAEMON_UID, GID, ROOT, become  # noqa: F401
 
 FIRST_UID = 61002

@@ -47,6 +47,8 @@ E = type('E', (), {name: -number for name, number in ERRORS.items()})
 # connection: what waits is flushed, and a WRITE may have been sent, and have succeeded, before.
 REFUSED = (E.REMOTE_ACCESS,) if FABRIC != 'siw' else (E.REMOTE_ACCESS, E.FLUSHED, E.PEER_GONE)
 REFUSED_WRITE = REFUSED if FABRIC != 'siw' else (*REFUSED, 0)
+# What a SEND gets that meets no RECV, ever.
+NO_RECV = (E.RECEIVER_NOT_READY,) if WAITS_FOR_RECV else (0, E.FLUSHED, E.PEER_GONE, E.REMOTE_FAULT)
 # EndpointReady.capabilities
 INVALIDATES, IMMEDIATE, SNAPSHOTS = 1, 2, 4
 
@@ -378,7 +380,10 @@ class Session:
     def start(self, opcode, endpoint=0, local=(), remote=(), **options):
         """Submits one request, returns its cookie."""
         request = self.request(opcode, endpoint, local, remote, **options)
-        return self.submit(request)[0]
+        cookie = self.submit(request)[0]
+        if opcode == RECV and not WAITS_FOR_RECV:
+            self.query('devices')  # it is posted before the peer sends: nothing waits for it
+        return cookie
 
     def finish(self, cookie, timeout=None):
         """The completion, whatever its status."""

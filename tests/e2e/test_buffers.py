@@ -184,12 +184,17 @@ def both_see_the_same_bytes(t):
     pair.b.do(raw.READ, pair.eb, [b.segment()], [token.segment()])
     equal(bytes(b.map), b'a' * PAGE, 'what was read')
     a.map[:] = b'c' * PAGE  # after it was added: the map goes on
+    if pair.snapshots:
+        pair.b.do(raw.READ, pair.eb, [b.segment()], [token.segment()])
+        equal(bytes(b.map) == b'a' * PAGE, True, 'a copy shows what was there')
+        token = pair.a.grant(pair.ea, a.segment())
     pair.b.do(raw.READ, pair.eb, [b.segment()], [token.segment()])
     equal(bytes(b.map), b'c' * PAGE, 'what was read')
     token = pair.a.grant(pair.ea, a.segment(), read=False)
     b.map[:] = b'd' * PAGE
     pair.b.do(raw.WRITE, pair.eb, [b.segment()], [token.segment()])
     pair.b.do(raw.READ, pair.eb, [b.segment(0, 1)], [pair.a.grant(pair.ea, a.segment(0, 1)).segment()])
+    pair.landed(token)
     equal(bytes(a.map), b'd' * PAGE, 'what was written')
 
 

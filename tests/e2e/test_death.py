@@ -13,7 +13,8 @@ ENDS = (E.FLUSHED, E.REMOTE_ACCESS, E.REMOTE_FAULT, E.PEER_GONE)
 
 
 def sessions_named(t, name):
-    return [row for row in t.admin().query('sessions') if name in [str(c) for c in row.values()]]
+    with t.daemon.session(None, admin=True) as admin:
+        return [row for row in admin.query('sessions') if name in [str(c) for c in row.values()]]
 
 
 def gone(t, name):
@@ -167,7 +168,7 @@ def while_its_peer_waits_for_a_message(t):
     child.kill()
     for cookie in recvs:
         status_is(s.finish(cookie), *ENDS)
-    status_is(s.finish(send), E.RECEIVER_NOT_READY, *ENDS)
+    status_is(s.finish(send), *raw.NO_RECV, *ENDS)
     status_is(s.wait_event('disconnected'), E.PEER_GONE)
 
 
@@ -192,7 +193,12 @@ def with_connection_requests_open(t):
         child.kill()
         gone(t, 'victim')
         if e is None:
-            status_is(a.call_raw('endpoint_new', request=request.request), -2)
+            reply = a.call_raw('endpoint_new', request=request.request)
+            if reply.status == 0 and raw.FABRIC != 'iwarp':
+                # Devices do not say that a peer has given up before it is answered.
+                a.call('endpoint_free', endpoint=reply.number)
+                continue
+            status_is(reply, -2)
             continue
         reply = a.call_raw('accept', endpoint=e)
         if reply.status == 0:
@@ -281,6 +287,8 @@ def charges_are_back_at_zero(t):
 @test(config='times { revoke = 5s }')
 def a_revoke_does_not_lengthen_a_grant(t):
     """Held up behind a SEND that nobody receives, it ends at the deadline, before that SEND's time-out."""
+    if not raw.WAITS_FOR_RECV:
+        t.skip('a SEND without a RECV holds up nothing')
     pair = t.pair((0, 0))
     m = pair.a.buffer(4096)
     token = pair.a.grant(pair.ea, m.segment(), lifetime_ms=200)

@@ -3,7 +3,7 @@
 import random
 
 import raw
-from harness import FULL, check, equal, status_is, test
+from harness import FULL, check, equal, same_bytes, status_is, test
 from raw import E, Ended, READ, WRITE, SEND, RECV, GRANT
 from test_transfers import BAD_SHAPE, EAGAIN, EINVAL, EMSGSIZE, SIZE, Two, pattern, unchanged
 
@@ -73,8 +73,8 @@ class Lists:
         if opcode == WRITE and two.snapshots:
             two.landed(granted.pop())
         for memory, content in expected.items():
-            equal(memory.map[:] == content, True, 'memory after %d by %d segments' %
-                  (n_local, n_remote))
+            same_bytes(memory.map[:], content, '%s memory after opcode %d, %d by %d segments' % (
+                'local' if memory is two.mb else 'remote', opcode, n_local, n_remote))
         for token in granted:
             two.a.do(raw.REVOKE, two.ea, key=token.grant)
 
