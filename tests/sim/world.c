@@ -138,14 +138,14 @@ static void make_policy(struct world *w)
 		p->user.value[XD_LIMIT_pinned] =
 			4096 + w_below(w, w_dice(w, 500) ? 300000 : 3000000);
 		if (w->bulk)
-			p->user.value[XD_LIMIT_pinned] += 3000000;
+			p->user.value[XD_LIMIT_pinned] += 20000000;
 		p->user.value[XD_LIMIT_buffers] = 2 + w_below(w, 10);
 		p->user.value[XD_LIMIT_sessions] = 2 + w_below(w, 4);
 		p->user.value[XD_LIMIT_endpoints] = 2 + w_below(w, 12);
 		p->user.value[XD_LIMIT_listeners] = 1 + w_below(w, 3);
 		p->user.value[XD_LIMIT_grants] = 1 + w_below(w, 30);
 		p->user.value[XD_LIMIT_requests] = 2 + w_below(w, 60);
-		p->user.value[XD_LIMIT_bytes] = 512 + w_below(w, 60000);
+		p->user.value[XD_LIMIT_bytes] = 512 + w_below(w, w->bulk ? 8000000 : 60000);
 	}
 	p->n_groups = 1;
 	p->groups = calloc(1, sizeof(*p->groups));
@@ -182,7 +182,7 @@ void world_init(struct world *w, uint64_t seed)
 {
 	memset(w, 0, sizeof(*w));
 	w->seed = seed;
-	w->bulk = seed % 8 == 3;
+	w->bulk = seed % 4 == 3;
 	w->rng.state = seed * UINT64_C(0x2545f4914f6cdd1d) + 1;
 	xc_list_init(&w->sessions);
 	xc_list_init(&w->dead_sessions);

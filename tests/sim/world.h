@@ -179,6 +179,7 @@ struct w_session {
 	bool ending;     /* its end was asked for by others */
 	bool goodbye;    /* read */
 	bool refused;    /* it has got no more buffers */
+	bool has_large;
 	uint32_t greed;  /* chance in 1,000 that it reads its output at a step */
 	uint64_t number, serial, cookie, closed_step;
 	struct xc_list buffers, eps, listeners, offers, pending, requests;
@@ -202,6 +203,7 @@ struct world {
 	struct fake_dice dice;
 	uint32_t n_fabrics;
 	uint32_t budget; /* bytes of copying in a turn */
+	uint32_t n_large; /* buffers */
 	bool bulk;      /* buffers and transfers that fill rings */
 	uint64_t clock; /* of what peers write, and of messages that arrive */
 	struct w_user users[3];

@@ -7,6 +7,8 @@
 #include "tests/sim/world.h"
 
 #define PORTS 4
+/* Buffers of bulk in a run: what they hold stays until its end. */
+#define LARGE_MAX 16
 
 /* ---- sessions */
 
@@ -112,8 +114,11 @@ static void act_buffer_add(struct world *w, struct w_session *s)
 		return;
 	}
 	size = 1 + (w_dice(w, 300) ? w_below(w, 60000) : w_below(w, 6000));
-	if (w->bulk && w_dice(w, 600))
-		size = 1 + w_below(w, w_dice(w, 250) ? 1600000 : 200000);
+	if (w->bulk && !s->has_large && w->n_large < LARGE_MAX) {
+		size = 400000 + w_below(w, 1600000);
+		s->has_large = true;
+		w->n_large++;
+	}
 	b = w_buffer_new(w, s, size);
 	b->add_serial = ask(s, W_ADD, b)->serial;
 	sim_note("buffer add %llu bytes", (unsigned long long)size);
