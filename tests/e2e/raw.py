@@ -45,7 +45,7 @@ ERRORS = {
 E = type('E', (), {name: -number for name, number in ERRORS.items()})
 # What a peer hears that reaches for what it was not granted. An iWARP device says it by the end of the
 # connection: what waits is flushed, and a WRITE may have been sent, and have succeeded, before.
-REFUSED = (E.REMOTE_ACCESS,) if FABRIC != 'siw' else (E.REMOTE_ACCESS, E.FLUSHED, E.PEER_GONE)
+REFUSED = (E.REMOTE_ACCESS,) if FABRIC != 'siw' else (E.REMOTE_ACCESS, E.REMOTE_FAULT, E.FLUSHED, E.PEER_GONE)
 REFUSED_WRITE = REFUSED if FABRIC != 'siw' else (*REFUSED, 0)
 # What a SEND gets that meets no RECV, ever.
 NO_RECV = (E.RECEIVER_NOT_READY,) if WAITS_FOR_RECV else (0, E.FLUSHED, E.PEER_GONE, E.REMOTE_FAULT)
