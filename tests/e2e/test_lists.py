@@ -8,6 +8,7 @@ from raw import E, Ended, READ, WRITE, SEND, RECV, GRANT
 from test_transfers import BAD_SHAPE, EAGAIN, EINVAL, EMSGSIZE, SIZE, Two, pattern, unchanged
 
 E2BIG = -7
+PAGE = 4096
 
 
 def odd_lengths(rng, count, total):
@@ -18,15 +19,19 @@ def odd_lengths(rng, count, total):
 
 def scatter(rng, lengths, size):
     """[(offset, length)] that do not overlap, in random order, with gaps, within size."""
-    spare = size - sum(lengths)
+    spare = size - sum(lengths) - (PAGE if raw.SHORT_STAYS_IN_PAGE else 0)
     order = list(range(len(lengths)))
     rng.shuffle(order)
     gaps = sorted(rng.randrange(spare + 1) for _ in lengths)
     result = [None] * len(lengths)
-    used = 0
+    used = end = 0
     for i, which in enumerate(order):
-        result[which] = (gaps[i] + used, lengths[which])
-        used += lengths[which]
+        at, length = max(gaps[i] + used, end), lengths[which]
+        if length <= raw.SHORT_STAYS_IN_PAGE and at % PAGE + length > PAGE:
+            at += -at % PAGE
+        result[which] = (at, length)
+        used += length
+        end = at + length
     return result
 
 
