@@ -31,8 +31,8 @@ LOOPBACK = ADDRESS.startswith('127.')
 # How soon a SEND fails that meets no RECV: never by itself where the fabric is a device that speaks iWARP,
 # which ends the connection instead, and lets the SEND succeed.
 WAITS_FOR_RECV = FABRIC != 'siw'
-# siw of Linux 6.1 sends wrong bytes where a message, a WRITE or what a READ asks for is of so many bytes at
-# most and crosses the end of a page of 4,096: of its first piece the last ones. 0: it is no such device.
+# siw of Linux 6.1 answers a READ of so many bytes at most that crosses the end of a page with wrong bytes (of
+# a in the first page and b in the next, the last a are wrong). 0: it is no such device.
 SHORT_STAYS_IN_PAGE = 32 if FABRIC == 'siw' else 0
 SLOW = int(os.environ.get('XFER_TEST_SLOW', '1'))
 
