@@ -27,13 +27,13 @@ PACKET_MAX = 65536
 ADDRESS = os.environ.get('XFER_TEST_ADDRESS', '127.0.0.1')
 FABRIC = os.environ.get('XFER_TEST_FABRIC', 'iwarp')
 LOOPBACK = ADDRESS.startswith('127.')
-# All time-outs are multiplied by this: an emulated machine is slow.
 # How soon a SEND fails that meets no RECV: never by itself where the fabric is a device that speaks iWARP,
 # which ends the connection instead, and lets the SEND succeed.
 WAITS_FOR_RECV = FABRIC != 'siw'
 # siw of Linux 6.1 answers a READ of so many bytes at most that crosses the end of a page with wrong bytes (of
 # a in the first page and b in the next, the last a are wrong). 0: it is no such device.
 SHORT_STAYS_IN_PAGE = 32 if FABRIC == 'siw' else 0
+# All time-outs are multiplied by this: an emulated machine is slow.
 SLOW = int(os.environ.get('XFER_TEST_SLOW', '1'))
 
 # proto/errors.h
