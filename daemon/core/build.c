@@ -253,6 +253,8 @@ static int not_built(int r)
 	case -ENOMEM:
 	case -XP_E_QUOTA:
 		return XD_BUILD_WAIT;
+	case -EMSGSIZE: /* the ring is a small one, for its user is at the limit */
+		return -XP_E_QUOTA;
 	default:
 		return r;
 	}

@@ -280,10 +280,17 @@ static void send_done(struct fabric_ep *ep, struct fake_wr *wr, enum ibv_wc_opco
 		fake_ep_break(ep, -XP_E_PEER_GONE, "its peer vanished");
 }
 
+/* The refusal of a peer that answers nothing comes later, as the end of the connection. */
+static bool unheard(const struct fabric_ep *ep, const struct fake_wr *wr, enum ibv_wc_status status)
+{
+	return !ep->o.f->options.caps.acknowledged && wr->wr.opcode != IBV_WR_RDMA_READ &&
+	       status != IBV_WC_LOC_PROT_ERR;
+}
+
 /* A request failed: its QP is in error, and so, soon, the peer's. */
 static void send_fails(struct fabric_ep *ep, struct fake_wr *wr, enum ibv_wc_status status, int why)
 {
-	complete(ep, &ep->send, wr, status);
+	complete(ep, &ep->send, wr, unheard(ep, wr, status) ? IBV_WC_SUCCESS : status);
 	fake_ep_break(ep, why, "a request of it failed");
 }
 
@@ -387,7 +394,8 @@ static bool move_rdma(struct fabric_ep *ep, struct fake_wr *wr, bool read)
 
 static bool not_ready(struct fabric_ep *ep, struct fake_wr *wr)
 {
-	if (++ep->rnr > ep->o.f->options.dice.rnr_turns)
+	if (!ep->o.f->options.caps.receiver_not_ready ||
+	    ++ep->rnr > ep->o.f->options.dice.rnr_turns)
 		send_fails(ep, wr, IBV_WC_RNR_RETRY_EXC_ERR, -XP_E_RECEIVER_NOT_READY);
 	return true;
 }

@@ -90,6 +90,7 @@ struct w_request {
 	bool has_list;      /* the last range is its segment list */
 	bool again;         /* a REVOKE that says nothing of its grant where it is refused */
 	bool must_fail;     /* it can never succeed */
+	bool misshapen;     /* that is seen from its shape */
 	bool refusable;     /* it may be refused at submission, for its shape or its place */
 	bool after_down;    /* unfinished when its endpoint's Disconnected was read */
 	bool cancelled;

@@ -231,7 +231,7 @@ void w_scribble(struct world *w, struct w_session *s)
 
 	xc_list_for_each(g, &w->grants, link)
 		if (g->session == s && g->snapshot && !g->write && g->life == W_LIVE &&
-		    !w_below(w, ++n))
+		    g->range.buffer->life == W_LIVE && !w_below(w, ++n))
 			chosen = g;
 	if (!chosen)
 		return;

@@ -699,10 +699,12 @@ static void go(struct world *w, struct draft *d)
 		q->r.flags |= XP_F_SOLICITED;
 	q->refusable |= d->ep->end_asked || d->ep->down || !d->ep->up;
 	foresee(w, d);
-	if (w_dice(w, 40))
+	if (w_dice(w, 40)) {
 		mutate(w, d);
-	else if (w_dice(w, 120))
+		q->misshapen = q->must_fail;
+	} else if (w_dice(w, 120)) {
 		by_reference(w, d);
+	}
 	if (d->n_local > XP_SEGMENTS_INLINE && !q->r.list_buffer)
 		q->refusable = true;
 	if (q->r.local_count == 0)

@@ -42,7 +42,8 @@ void rig_defaults(void)
 		.max_recv_sge = 4, .max_send_wr = 16, .max_recv_wr = 16,
 		.max_message_bytes = 1 << 20, .private_connect_bytes = 64,
 		.private_accept_bytes = 64, .private_reject_bytes = 64, .keys = FABRIC_KEYS_WINDOW,
-		.remote_invalidate = true, .immediate = true,
+		.remote_invalidate = true, .immediate = true, .receiver_not_ready = true,
+		.acknowledged = true,
 	};
 	rig_dice = (struct fake_dice){ .rnr_turns = 1000, .quantum = 1 << 20 };
 }

@@ -538,6 +538,30 @@ static void sends_wait_for_room(void **unused)
 	close_all();
 }
 
+/* A user at its limit has a smaller one, and is told so of what that cannot carry. */
+static void a_limit_makes_a_small_ring(void **unused)
+{
+	static const uint32_t buffer = 1 << 20;
+
+	(void)unused;
+	defaults(FABRIC_KEYS_SLAB);
+	rig_options.recv_stage_bytes = buffer;
+	rig_init(&rig);
+	client(&b, 1001, buffer);
+	client(&a, 1000, buffer);
+	rig_connect(&rig, &a, &b);
+	rig.policy.user.value[XD_LIMIT_pinned] = 2 * buffer + (300 << 10);
+	xd_core_set_policy(rig.core, &rig.policy);
+	rig_submit(&b, XP_OP_RECV, 1, 0, buffer, NULL);
+	rig_submit(&a, XP_OP_SEND, 2, 0, (256 << 10) + 1, NULL);
+	rig_run(&rig);
+	rig_completion(&a, 2, -XP_E_QUOTA);
+	does(&a, XP_OP_SEND, 0, 256 << 10, NULL);
+	rig_completion(&b, 1, 0);
+	assert_memory_equal(b.bytes, a.bytes, 256 << 10);
+	close_all();
+}
+
 /* A READ or WRITE of any length goes through in pieces, a turn's copying at a time. */
 static void large_ones_go_in_pieces(void **unused)
 {
@@ -738,6 +762,7 @@ int main(void)
 		cmocka_unit_test(exhaustion_demotes),
 		cmocka_unit_test(recvs_have_what_was_reserved),
 		cmocka_unit_test(sends_wait_for_room),
+		cmocka_unit_test(a_limit_makes_a_small_ring),
 		cmocka_unit_test(large_ones_go_in_pieces),
 		cmocka_unit_test(pieces_are_gathered),
 		cmocka_unit_test(pieces_without_a_slab),
