@@ -133,6 +133,12 @@ struct fabric_conn_info {
  */
 struct fabric_events {
 	/*
+	 * May this host connect to that listener? Asked before anything is allocated or received
+	 * for it, where the fabric hears of it that early; else just before connect_request. NULL:
+	 * all may.
+	 */
+	bool (*peer_allowed)(void *listener_ctx, const struct xc_addr *peer);
+	/*
 	 * A peer wants to connect. The user answers, now or later, with accept or reject, exactly
 	 * once, or hears conn_gone; it returns the ctx that conn_gone will carry. Where it returns
 	 * NULL the fabric itself rejects (backlog, limits).

@@ -15,9 +15,22 @@
 
 #include "daemon/fabric/fabric.h"
 
+struct iwarp_profile; /* profile.h */
+
+/* 0, false and NULL are the defaults. */
 struct iwarp_options {
-	uint64_t rnr_ms;   /* how long a SEND waits for the peer's RECV; 0 = 500 */
+	uint64_t rnr_ms;   /* how long a SEND waits for its RECV; 0 = 500 */
 	uint32_t ep_limit; /* endpoints at once; 0 = 65,536 */
+	/* limits, costs and habits of some device; NULL = none but our own */
+	const struct iwarp_profile *profile;
+	/* ---- on the wire */
+	bool crc;	    /* ask for a CRC; without it one is used where the peer asks */
+	bool no_shortcut;   /* endpoints of this daemon meet over TCP too */
+	uint16_t ird, ord;  /* READs under way of the peer's, and of ours; 0 = 32 */
+	uint64_t mpa_ms;    /* for a request or a reply of MPA to arrive; 0 = 5,000 */
+	uint64_t stall_ms;  /* unacknowledged data ends a connection after this; 0 = 30,000 */
+	uint32_t handshakes;		/* incoming connections without a request; 0 = 256 */
+	uint32_t handshakes_per_host;	/* of one address; 0 = 32 */
 };
 
 extern const struct fabric_ops iwarp_fabric_ops;
