@@ -52,8 +52,8 @@ struct rdmap_read_request {
 };
 
 /*
- * Why a stream is terminated: RDMAP_ERROR(name, layer, type, code, text), numbers as in RFC 5040 4.8
- * and RFC 5041 7, RFC 5044 8.
+ * Why a stream is terminated: RDMAP_ERROR(name, layer, type, code, text), numbers as in RFC
+ * 5040 4.8 and RFC 5041 7, RFC 5044 8.
  */
 #define RDMAP_ERRORS(X)                                                                            \
 	X(LOCAL_CATASTROPHIC, 0, 0, 0x00, "the peer failed")                                       \
@@ -106,11 +106,11 @@ size_t ddp_encode(const struct ddp_header *header, uint8_t ret[static DDP_HEADER
  * Decodes the header of a ULPDU of ulpdu_bytes, of which n are here. Returns its length; 0 where
  * more bytes are needed; -EPROTO with *ret_error for what can be seen without any state: a DDP or
  * RDMAP version other than 1, an opcode that is none (R_OPCODE), a tagged opcode in an untagged
- * segment and the reverse (R_OPCODE), a queue number that is not the opcode's (U_QN), a ULPDU shorter
- * than its header (M_LENGTH), a READ request or Terminate of more than one segment (U_MO), a READ
- * request that is not exactly its 28 bytes (U_TOO_LONG where longer, else M_LENGTH), a Terminate of
- * fewer than 4 bytes (M_LENGTH). Reserved bits are not looked at (RFC 5041 4.1). As far as it was
- * decoded *ret is filled in on -EPROTO too.
+ * segment and the reverse (R_OPCODE), a queue number that is not the opcode's (U_QN), a ULPDU
+ * shorter than its header (M_LENGTH), a READ request or Terminate of more than one segment (U_MO),
+ * a READ request that is not exactly its 28 bytes (U_TOO_LONG where longer, else M_LENGTH), a
+ * Terminate of fewer than 4 bytes (M_LENGTH). Reserved bits are not looked at (RFC 5041 4.1). On
+ * -EPROTO *ret is filled in too, but with M_LENGTH as far as it was there (what is not is 0).
  */
 int ddp_decode(const uint8_t *bytes, size_t n, uint16_t ulpdu_bytes, struct ddp_header *ret,
 	       enum rdmap_error *ret_error);
@@ -128,7 +128,7 @@ void rdmap_read_request_decode(const uint8_t bytes[static RDMAP_READ_REQUEST_BYT
 #define RDMAP_TERMINATE_MAX (4u + 2u + DDP_HEADER_MAX + RDMAP_READ_REQUEST_BYTES)
 
 struct rdmap_terminate {
-	enum rdmap_error error; /* decoded: NO_ERROR where its numbers are none of the table's */
+	enum rdmap_error error;	   /* decoded: NO_ERROR where its numbers are none of the table's */
 	uint8_t layer, type, code; /* decoded: as the table has them; encoded from `error` */
 	bool has_segment;	   /* the next are there */
 	uint16_t ulpdu_bytes;
@@ -137,13 +137,18 @@ struct rdmap_terminate {
 	struct rdmap_read_request request;
 };
 
-/* The body, behind its untagged DDP header. Returns its length. */
+/*
+ * The body, behind its untagged DDP header. Returns its length. Of a segment of an unknown version
+ * nothing is quoted, whatever has_segment says. A quoted header is encoded anew: reserved bits are
+ * 0.
+ */
 size_t rdmap_terminate_encode(const struct rdmap_terminate *t,
 			      uint8_t ret[static RDMAP_TERMINATE_MAX]);
 /*
- * Understands what it can of n bytes, and never fails: a Terminate ends the stream whatever it says.
- * siw has the nibbles of the first byte, and the flag bits of the third, the other way round (layer
- * and type; M 01, D 02, R 04); where both readings name an error of the table the RFC's is taken.
+ * Understands what it can of n bytes, and never fails: a Terminate ends the stream whatever it
+ * says. siw has the nibbles of the first byte, and the flag bits of the third, the other way round
+ * (layer and type; M 01, D 02, R 04). Where both readings name an error of the table its flags
+ * decide; without flags the RFC's reading is taken.
  */
 void rdmap_terminate_decode(const uint8_t *bytes, size_t n, struct rdmap_terminate *ret);
 

@@ -7,8 +7,8 @@
  * no memory of its own.
  *
  * What is asked for and what is accepted:
- * - A request of ours is of revision 2, with IRD and ORD of at least 1: revision 1 carries none, and
- *   a peer that accepts with what it heard could not READ. It offers the peer-to-peer model with
+ * - A request of ours is of revision 2, with IRD and ORD of at least 1: revision 1 carries none,
+ * and a peer that accepts with what it heard could not READ. It offers the peer-to-peer model with
  *   both kinds of RTR, so that the accepting side may speak first.
  * - A request of revision 1 is answered in revision 1.
  * - Markers are declined: a request with M set is rejected, and so is a reply.
@@ -48,7 +48,7 @@ struct mpa_frame {
 
 /*
  * Decodes the first n bytes of a stream. Returns the length of the frame, which may be less than n;
- * 0 where more bytes are needed to tell; or -EPROTO, and *ret_why is a sentence: not MPA's key, a
+ * 0 where more bytes are needed to tell; or -EPROTO, and *ret_why is a clause: not MPA's key, a
  * revision other than 1 and 2, more private data than the RFC allows, S with fewer than four bytes.
  * A wrong key is seen at its first wrong byte. At most MPA_RECEIVED_MAX bytes are ever asked for.
  */
@@ -84,16 +84,20 @@ void mpa_ask(const struct mpa_wants *wants, const void *private_data, size_t byt
 /*
  * The responder: can this request be served, and on which terms? 0, and *ret_reply is the reply
  * without private data, whose maker adds it, or sets `reject`. Or -EPROTO, *ret_why says why, and
- * *ret_reply is a rejection. A revision-1 request gives the peer's numbers no bound: then ird and
- * ord are ours.
+ * *ret_reply is a rejection. A request without S, or a number of 3fff in it, bounds nothing: then
+ * ird and ord are ours. What the reply says is what is agreed, 0 where the peer asked for none: an
+ * initiator (siw's, for one) takes the reply's numbers without looking at its own. Of the kinds of
+ * RTR offered a WRITE is chosen before a READ, and a READ only where the peer may have one under
+ * way.
  */
 int mpa_answer(const struct mpa_frame *request, const struct mpa_wants *wants,
 	       struct mpa_frame *ret_reply, struct mpa_terms *ret_terms, const char **ret_why);
 
 /*
  * The initiator: what does the reply to `request` (ours) mean? 0; -ECONNREFUSED: it is a rejection;
- * -EPROTO: it agrees to something that was not asked, or asks for markers, *ret_why says what. A
- * reply of revision 1 (without S) is accepted, with our own IRD and ORD as terms.
+ * -EPROTO: it agrees to something that was not asked, asks for markers, or has a larger ORD than
+ * the IRD that it was given (RFC 6581 9.1), *ret_why says what. A reply without S (of revision 1,
+ * or 2) is accepted, with our own IRD and ORD as terms.
  */
 int mpa_agree(const struct mpa_frame *request, const struct mpa_frame *reply,
 	      const struct mpa_wants *wants, struct mpa_terms *ret_terms, const char **ret_why);
