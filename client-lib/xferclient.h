@@ -88,7 +88,8 @@ enum xfer_error {
 	XFER_E_UNKNOWN_OPERATION = 5021, /* the daemon does not know this operation (it is older) */
 	XFER_E_GRANT_ENDED = 5022,       /* the grant has ended */
 	XFER_E_SLOW_CLOSE = 5023, /* descriptors that this user passed are still being closed */
-	XFER_E_UNSUPPORTED = 5024        /* the endpoint's fabric cannot do this */
+	XFER_E_UNSUPPORTED = 5024,       /* the endpoint's fabric cannot do this */
+	XFER_E_PEER_PROTOCOL = 5025      /* the peer broke the protocol of the wire */
 };
 
 /*

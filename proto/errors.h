@@ -34,7 +34,8 @@
 	X(UNKNOWN_OPERATION, 5021, "the daemon does not know this operation")                      \
 	X(GRANT_ENDED, 5022, "the grant has ended")                                                \
 	X(SLOW_CLOSE, 5023, "descriptors that this user passed are still being closed")            \
-	X(UNSUPPORTED, 5024, "the endpoint's fabric cannot do this")
+	X(UNSUPPORTED, 5024, "the endpoint's fabric cannot do this")                               \
+	X(PEER_PROTOCOL, 5025, "the peer broke the protocol of the wire")
 
 enum xp_error {
 #define XP_ERROR_ENUM(name, number, text) XP_E_##name = number,

@@ -19,6 +19,7 @@ const char *xd_saboteur;
 #endif
 
 static const struct fabric_events events = {
+	.peer_allowed = xd_on_peer_allowed,
 	.connect_request = xd_on_connect_request,
 	.conn_gone = xd_on_conn_gone,
 	.established = xd_on_established,

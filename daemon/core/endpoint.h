@@ -215,6 +215,7 @@ struct xd_request *xd_request_get(const struct xd_session *s, uint64_t number);
 void xd_request_free(struct xd_request *r);
 
 /* Fabric events. */
+bool xd_on_peer_allowed(void *listener_ctx, const struct xc_addr *peer);
 void *xd_on_connect_request(void *listener_ctx, struct fabric_conn *conn,
 			    const struct fabric_conn_info *info);
 void xd_on_conn_gone(void *conn_ctx);

@@ -313,6 +313,17 @@ void xd_request_free(struct xd_request *r)
 	free(r);
 }
 
+bool xd_on_peer_allowed(void *listener_ctx, const struct xc_addr *peer)
+{
+	const struct xd_ear *ear = listener_ctx;
+	const struct xd_session *s = ear->listener->session;
+
+	if (xd_policy_may_accept(s->core->quota.policy, s->uid, s->gids, s->n_gids, peer))
+		return true;
+	xd_core_count(s->core, XD_COUNTER_connects_refused, 1);
+	return false;
+}
+
 void *xd_on_connect_request(void *listener_ctx, struct fabric_conn *conn,
 			    const struct fabric_conn_info *info)
 {
@@ -321,6 +332,9 @@ void *xd_on_connect_request(void *listener_ctx, struct fabric_conn *conn,
 	struct xd_session *s = l->session;
 	struct xd_request *r;
 
+	/* Not every fabric asks before: a device has accepted by the time that it tells. */
+	if (!xd_on_peer_allowed(listener_ctx, &info->peer))
+		return NULL;
 	if (l->n_requests >= l->backlog || xd_session_ending(s) ||
 	    info->private_data_bytes > FABRIC_PRIVATE_DATA_MAX)
 		goto refuse;

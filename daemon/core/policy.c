@@ -27,6 +27,13 @@ void xd_policy_init(struct xd_policy *p)
 		.progress_ms = 30000,
 		.drain_ms = 10000,
 		.handshakes = 256,
+		.iwarp = {
+			.shortcut = true,
+			.ird = 32,
+			.ord = 32,
+			.handshakes = 256,
+			.handshakes_per_host = 32,
+		},
 	};
 }
 
@@ -37,6 +44,7 @@ void xd_policy_done(struct xd_policy *p)
 		free(p->allows[i].gids);
 		free(p->allows[i].listen);
 		free(p->allows[i].connect);
+		free(p->allows[i].accept);
 	}
 	free(p->allows);
 	free(p->users);
@@ -123,6 +131,24 @@ bool xd_policy_may_connect(const struct xd_policy *p, uint32_t uid, const uint32
 			   uint32_t n_gids, const struct xc_addr *a)
 {
 	return allowed(p, uid, gids, n_gids, a, false);
+}
+
+bool xd_policy_may_accept(const struct xd_policy *p, uint32_t uid, const uint32_t *gids,
+			  uint32_t n_gids, const struct xc_addr *address)
+{
+	struct xc_addr a = unmapped(address);
+	bool limited = false;
+
+	for (uint32_t i = 0; i < p->n_allows; i++) {
+		const struct xd_allow *allow = &p->allows[i];
+
+		if (!allow->n_accept || !names_user(allow, uid, gids, n_gids))
+			continue;
+		if (in_ranges(allow->accept, allow->n_accept, &a))
+			return true;
+		limited = true;
+	}
+	return !limited;
 }
 
 const struct xd_limits *xd_policy_user(const struct xd_policy *p, uint32_t uid)

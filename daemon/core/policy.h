@@ -54,13 +54,22 @@ struct xd_principal {
 
 /*
  * An `allow {…}`: these uids and groups (none named = everybody) may listen at and connect to
- * these ranges.
+ * these ranges, and hear from peers at those.
  */
 struct xd_allow {
 	bool everybody;
-	uint32_t n_uids, n_gids, n_listen, n_connect;
+	uint32_t n_uids, n_gids, n_listen, n_connect, n_accept;
 	uint32_t *uids, *gids;
-	struct xc_range *listen, *connect;
+	struct xc_range *listen, *connect, *accept;
+};
+
+/* `device iwarp {…}`: how the fabric that needs no device is opened. Read at the start only. */
+struct xd_iwarp_policy {
+	bool crc;      /* ask peers for it */
+	bool shortcut; /* endpoints of this daemon need no TCP */
+	uint32_t ird, ord;
+	/* incoming connections that have not said what they want, in all and of one address */
+	uint32_t handshakes, handshakes_per_host;
 };
 
 struct xd_policy {
@@ -72,6 +81,7 @@ struct xd_policy {
 	uint64_t hello_ms, connect_ms, revoke_ms, progress_ms, drain_ms;
 	/* connections that have not said hello yet, at most; the excess is closed */
 	uint32_t handshakes;
+	struct xd_iwarp_policy iwarp;
 };
 
 /* The shipped defaults. Allocates nothing. */
@@ -86,6 +96,13 @@ bool xd_policy_may_listen(const struct xd_policy *p, uint32_t uid, const uint32_
 			  uint32_t n_gids, const struct xc_addr *a);
 bool xd_policy_may_connect(const struct xd_policy *p, uint32_t uid, const uint32_t *gids,
 			   uint32_t n_gids, const struct xc_addr *a);
+
+/*
+ * May a peer at this address connect to listeners of a user with these groups? Where no allow entry
+ * that names the user has a list for that: from everywhere.
+ */
+bool xd_policy_may_accept(const struct xd_policy *p, uint32_t uid, const uint32_t *gids,
+			  uint32_t n_gids, const struct xc_addr *a);
 
 /* The limits of a uid. */
 const struct xd_limits *xd_policy_user(const struct xd_policy *p, uint32_t uid);

@@ -43,12 +43,13 @@ static const struct xd_config_setting limit_settings[] = {
 	{ .name = NULL },
 };
 
-enum { ALLOW_USERS, ALLOW_GROUPS, ALLOW_LISTEN, ALLOW_CONNECT };
+enum { ALLOW_USERS, ALLOW_GROUPS, ALLOW_LISTEN, ALLOW_CONNECT, ALLOW_ACCEPT };
 static const struct xd_config_setting allow_settings[] = {
 	[ALLOW_USERS] = { .name = "users", .list = true },
 	[ALLOW_GROUPS] = { .name = "groups", .list = true },
 	[ALLOW_LISTEN] = { .name = "listen", .list = true },
 	[ALLOW_CONNECT] = { .name = "connect", .list = true },
+	[ALLOW_ACCEPT] = { .name = "accept", .list = true },
 	{ .name = NULL },
 };
 
@@ -70,7 +71,25 @@ static const struct {
 	[TIME_DRAIN] = { offsetof(struct xd_policy, drain_ms), 0, 600000, "0s to 10m" },
 };
 
-static const struct xd_config_setting no_settings[] = { { .name = NULL } };
+/* Of the device that is none; others have no settings. */
+#define IWARP "iwarp"
+enum {
+	IWARP_CRC,
+	IWARP_SHORTCUT,
+	IWARP_IRD,
+	IWARP_ORD,
+	IWARP_HANDSHAKES,
+	IWARP_HANDSHAKES_PER_HOST,
+};
+static const struct xd_config_setting iwarp_settings[] = {
+	[IWARP_CRC] = { .name = "crc" },
+	[IWARP_SHORTCUT] = { .name = "shortcut" },
+	[IWARP_IRD] = { .name = "ird" },
+	[IWARP_ORD] = { .name = "ord" },
+	[IWARP_HANDSHAKES] = { .name = "handshakes" },
+	[IWARP_HANDSHAKES_PER_HOST] = { .name = "handshakes_per_host" },
+	{ .name = NULL },
+};
 
 static const struct xd_config_section sections[SECTIONS + 1] = {
 	[FILE_ITSELF] = { .name = "", .settings = file_settings },
@@ -80,13 +99,19 @@ static const struct xd_config_section sections[SECTIONS + 1] = {
 	[GROUP] = { .name = "group", .titled = true, .settings = limit_settings },
 	[ALLOW] = { .name = "allow", .settings = allow_settings },
 	[TIMES] = { .name = "times", .settings = time_settings },
-	[DEVICE] = { .name = "device", .titled = true, .opaque = true, .settings = no_settings },
+	[DEVICE] = { .name = "device",
+		     .titled = true,
+		     .opaque = true,
+		     .opaque_but = IWARP,
+		     .settings = iwarp_settings },
 	[SECTIONS] = { .name = NULL },
 };
 
 #define SETTINGS_MAX 16 /* of a section */
 _Static_assert(XD_LIMIT_COUNT <= SETTINGS_MAX, "all limits have a line of their own");
 #define HANDSHAKES_MAX 65536
+/* siw, for one, takes no more from a peer. */
+#define READS_MAX 128
 #define BYTES_MAX (UINT64_C(1) << 50)
 /* user and group sections each; they are searched one by one. */
 #define PRINCIPALS_MAX 4096
@@ -94,7 +119,7 @@ _Static_assert(XD_LIMIT_COUNT <= SETTINGS_MAX, "all limits have a line of their 
 struct reader {
 	struct xd_policy *policy;
 	struct xd_config_errors *errors;
-	int section_line[SECTIONS];               /* of limits, total, times: where they were */
+	int section_line[SECTIONS];               /* of those that stand once: where they were */
 	int setting_line[SECTIONS][SETTINGS_MAX]; /* in the section at hand */
 	int *user_line, *group_line;              /* where each of policy's users and groups was */
 	struct xd_principal *principal;           /* the section at hand; may be &nobody */
@@ -238,6 +263,22 @@ static void begin_once(struct reader *r, const struct xd_config_item *item)
 		*line = item->line;
 }
 
+static void begin_device(struct reader *r, const struct xd_config_item *item)
+{
+	int *line = &r->section_line[DEVICE];
+
+	if (strcmp(item->text, IWARP) != 0)
+		xd_config_error(r->errors, item->line,
+				"device \"%s\": no device but \"" IWARP "\" has settings",
+				item->text);
+	else if (*line)
+		xd_config_error(r->errors, item->line,
+				"device \"%s\" has a section already, in line %d", item->text,
+				*line);
+	else
+		*line = item->line;
+}
+
 static void begin_section(struct reader *r, const struct xd_config_item *item)
 {
 	memset(r->setting_line[item->section], 0, sizeof(r->setting_line[0]));
@@ -256,9 +297,7 @@ static void begin_section(struct reader *r, const struct xd_config_item *item)
 		       ((struct xd_allow){ .everybody = true }));
 		break;
 	case DEVICE:
-		xd_config_error(r->errors, item->line,
-				"device \"%s\": no device of this version has settings",
-				item->text);
+		begin_device(r, item);
 		break;
 	default:
 		begin_once(r, item);
@@ -340,14 +379,6 @@ static void read_time(struct reader *r, const struct xd_config_item *item)
 	*(uint64_t *)(void *)((char *)r->policy + time_bounds[item->setting].offset) = ms;
 }
 
-static void read_handshakes(struct reader *r, const struct xd_config_item *item)
-{
-	uint64_t value;
-
-	if (parse_number(r, item, false, 1, HANDSHAKES_MAX, &value))
-		r->policy->handshakes = (uint32_t)value;
-}
-
 /* Addresses are compared in the form that the kernel acts on: such a range would never match. */
 static bool is_mapped(const struct xc_range *range)
 {
@@ -400,8 +431,56 @@ static void read_allow(struct reader *r, const struct xd_config_item *item)
 	case ALLOW_LISTEN:
 		APPEND(r, allow->listen, allow->n_listen, range);
 		break;
-	default:
+	case ALLOW_CONNECT:
 		APPEND(r, allow->connect, allow->n_connect, range);
+		break;
+	default:
+		APPEND(r, allow->accept, allow->n_accept, range);
+	}
+}
+
+static void read_switch(struct reader *r, const struct xd_config_item *item, bool *ret)
+{
+	if (strcmp(item->text, "yes") == 0)
+		*ret = true;
+	else if (strcmp(item->text, "no") == 0)
+		*ret = false;
+	else
+		xd_config_error(r->errors, item->line, "%s: \"%s\" is neither yes nor no",
+				name_of(item), item->text);
+}
+
+static void read_u32(struct reader *r, const struct xd_config_item *item, uint64_t max,
+		     uint32_t *ret)
+{
+	uint64_t value;
+
+	if (parse_number(r, item, false, 1, max, &value))
+		*ret = (uint32_t)value;
+}
+
+static void read_iwarp(struct reader *r, const struct xd_config_item *item)
+{
+	struct xd_iwarp_policy *p = &r->policy->iwarp;
+
+	switch (item->setting) {
+	case IWARP_CRC:
+		read_switch(r, item, &p->crc);
+		break;
+	case IWARP_SHORTCUT:
+		read_switch(r, item, &p->shortcut);
+		break;
+	case IWARP_IRD:
+		read_u32(r, item, READS_MAX, &p->ird);
+		break;
+	case IWARP_ORD:
+		read_u32(r, item, READS_MAX, &p->ord);
+		break;
+	case IWARP_HANDSHAKES:
+		read_u32(r, item, HANDSHAKES_MAX, &p->handshakes);
+		break;
+	default:
+		read_u32(r, item, HANDSHAKES_MAX, &p->handshakes_per_host);
 	}
 }
 
@@ -416,13 +495,16 @@ static void read_value(struct reader *r, const struct xd_config_item *item)
 		*line = item->line;
 	switch (item->section) {
 	case FILE_ITSELF:
-		read_handshakes(r, item);
+		read_u32(r, item, HANDSHAKES_MAX, &r->policy->handshakes);
 		break;
 	case ALLOW:
 		read_allow(r, item);
 		break;
 	case TIMES:
 		read_time(r, item);
+		break;
+	case DEVICE:
+		read_iwarp(r, item);
 		break;
 	default:
 		read_limit(r, item);

@@ -21,7 +21,8 @@ struct xd_config_setting {
 struct xd_config_section {
 	const char *name; /* NULL ends the table; of the first, which is the file itself: "" */
 	bool titled;
-	bool opaque; /* what is in it is skipped */
+	bool opaque;		 /* what is in it is skipped… */
+	const char *opaque_but;	 /* …unless this is its title */
 	const struct xd_config_setting *settings;
 };
 

@@ -162,6 +162,17 @@ static void skip(struct cleaner *c, size_t from, bool brace)
 	c->skip_brace = brace;
 }
 
+static bool is_opaque(const struct cleaner *c, const struct xd_config_section *section,
+		      const struct token *title)
+{
+	char text[NAME_MAX_BYTES];
+
+	if (!section->opaque || !section->opaque_but)
+		return section->opaque;
+	name_of(c, title, text);
+	return strcmp(text, section->opaque_but) != 0;
+}
+
 /* A "{" that no "=" stands before. */
 static void open_section(struct cleaner *c)
 {
@@ -179,7 +190,7 @@ static void open_section(struct cleaner *c)
 		section = c->depth == 1 ? find_section(c, name) : NULL;
 	}
 	if (section) {
-		if (section->opaque)
+		if (is_opaque(c, section, &c->last[0]))
 			skip(c, c->at + 1, false);
 		return;
 	}

@@ -41,6 +41,7 @@ struct daemon {
 	const struct xd_daemon_options *options;
 	struct xd_logger *logger;
 	struct xd_policy *policy;
+	struct xd_iwarp_policy iwarp; /* what the fabric was opened with */
 	struct xd_engine *engine;
 	struct xd_core *core;
 	struct xd_server *server;
@@ -100,6 +101,13 @@ static void policy_free(struct xd_policy *policy)
 	free(policy);
 }
 
+static bool iwarp_differs(const struct xd_iwarp_policy *a, const struct xd_iwarp_policy *b)
+{
+	return a->crc != b->crc || a->shortcut != b->shortcut || a->ird != b->ird ||
+	       a->ord != b->ord || a->handshakes != b->handshakes ||
+	       a->handshakes_per_host != b->handshakes_per_host;
+}
+
 static void reload(struct daemon *d)
 {
 	struct xd_policy *policy = NULL, *old = d->policy;
@@ -112,6 +120,10 @@ static void reload(struct daemon *d)
 		xd_core_set_policy(d->core, policy);
 		policy_free(old);
 		xd_logger_say(d->logger, XD_NOTICE, "The configuration was read again.");
+		if (iwarp_differs(&policy->iwarp, &d->iwarp))
+			xd_logger_say(d->logger, XD_WARNING,
+				      "It has other settings of device \"iwarp\": these hold from "
+				      "the next start.");
 	} else {
 		xd_logger_say(d->logger, XD_ERR, "The configuration stays as it was.");
 	}
@@ -181,13 +193,22 @@ static int fail(struct daemon *d, const char *what, int r)
 
 static int open_fabrics(struct daemon *d, const struct xd_engine_ref *ref)
 {
-	const struct iwarp_options options = { 0 };
+	const struct xd_iwarp_policy *p = &d->policy->iwarp;
+	const struct iwarp_options options = {
+		.crc = p->crc,
+		.no_shortcut = !p->shortcut,
+		.ird = (uint16_t)p->ird,
+		.ord = (uint16_t)p->ord,
+		.handshakes = p->handshakes,
+		.handshakes_per_host = p->handshakes_per_host,
+	};
 	struct fabric_ref fabric = { .ops = &iwarp_fabric_ops };
 	int r;
 
 	r = fabric_guard_init();
 	if (r < 0)
 		return fail(d, "The guard against vanished client memory cannot be set up", r);
+	d->iwarp = *p;
 	r = iwarp_fabric_open(&options, ref, xd_core_fabric_events(), &fabric.fabric);
 	if (r < 0)
 		return fail(d, "The iwarp fabric cannot be opened", r);

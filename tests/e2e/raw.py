@@ -43,7 +43,7 @@ ERRORS = {
     'REMOTE_ACCESS': 5009, 'REMOTE_FAULT': 5010, 'LOCAL_ACCESS': 5011, 'MESSAGE_TOO_LONG': 5012,
     'RECEIVER_NOT_READY': 5013, 'STALLED': 5014, 'PEER_GONE': 5015, 'REJECTED': 5016,
     'BACKLOG': 5017, 'SHUTDOWN': 5018, 'DEVICE': 5019, 'QUARANTINE': 5020,
-    'UNKNOWN_OPERATION': 5021, 'GRANT_ENDED': 5022, 'SLOW_CLOSE': 5023, 'UNSUPPORTED': 5024,
+    'UNKNOWN_OPERATION': 5021, 'GRANT_ENDED': 5022, 'SLOW_CLOSE': 5023, 'UNSUPPORTED': 5024, 'PEER_PROTOCOL': 5025,
 }
 E = type('E', (), {name: -number for name, number in ERRORS.items()})
 # What a peer hears that reaches for what it was not granted. An iWARP device says it by the end of the

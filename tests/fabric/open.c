@@ -25,10 +25,13 @@ static struct side *add_side(struct fabric *f, const struct xc_addr *at)
 	return s;
 }
 
-/* One instance is both sides: its ports are its own. */
+/* One instance is both sides, which meet inside it; or ("wire") through TCP. */
 static void open_iwarp(const struct open_options *o)
 {
-	const struct iwarp_options options = { .rnr_ms = 100 };
+	bool wire = strcmp(o->fabric, "wire") == 0;
+	const struct iwarp_options options = {
+		.rnr_ms = 100, .no_wire = !wire, .no_shortcut = wire, .crc = o->crc,
+	};
 	struct xd_engine_ref ref = engine_ref(rig.engine);
 	struct fabric *f;
 
@@ -119,9 +122,14 @@ static void open_verbs(const struct open_options *o)
 	rig.quiet_ms = 50;
 }
 
+bool open_is_iwarp(const struct open_options *o)
+{
+	return strcmp(o->fabric, "iwarp") == 0 || strcmp(o->fabric, "wire") == 0;
+}
+
 bool open_knows(const struct open_options *o)
 {
-	return strcmp(o->fabric, "iwarp") == 0 || strcmp(o->fabric, "verbs") == 0;
+	return open_is_iwarp(o) || strcmp(o->fabric, "verbs") == 0;
 }
 
 void open_prepare(struct open_options *o)
@@ -145,7 +153,7 @@ void open_finish(struct open_options *o)
 
 void open_sides(const struct open_options *o)
 {
-	if (strcmp(o->fabric, "iwarp") == 0)
+	if (open_is_iwarp(o))
 		open_iwarp(o);
 	else
 		open_verbs(o);

@@ -10,10 +10,13 @@
 
 struct open_options {
 	const char *fabric;
+	bool crc; /* "wire" */
 	struct xc_addr server, client; /* where to listen, and from where to connect */
 	char state_dir[32];
 };
 
+/* Of which faults can be switched on inside. */
+bool open_is_iwarp(const struct open_options *o);
 bool open_knows(const struct open_options *o);
 /* In the parent, before and after all children. */
 void open_prepare(struct open_options *o);

@@ -4,7 +4,8 @@
  * prints TAP.
  *
  *   run                                       iwarp, and the proofs
- *   run --fabric iwarp
+ *   run --fabric iwarp                        inside one daemon
+ *   run --fabric wire [--crc]                 the same fabric, through TCP
  *   run --fabric verbs --server IP --client IP
  *
  * The tests run in a child, one after the other on the same instances. One that fails ends the
@@ -264,7 +265,7 @@ static void prove(uint32_t test, const char *saboteur)
 static bool applies(const char *saboteur)
 {
 	return strncmp(saboteur, "iwarp:", 6) != 0 ||
-	       strcmp(options.open.fabric, "iwarp") == 0;
+	       open_is_iwarp(&options.open);
 }
 
 static unsigned int proofs_of(const struct test *t)
@@ -293,7 +294,7 @@ static void prove_all(void)
 		for (int k = 0; tests[i]->saboteurs[k]; k++)
 			if (applies(tests[i]->saboteurs[k]))
 				prove(i, tests[i]->saboteurs[k]);
-		if (points == before && strcmp(options.open.fabric, "iwarp") == 0)
+		if (points == before && open_is_iwarp(&options.open))
 			point(false, tests[i]->name, "(no fault makes it fail)");
 		else if (points == before)
 			point(true, tests[i]->name, "# SKIP no fault of this fabric's");
@@ -304,7 +305,7 @@ static void prove_all(void)
 
 static _Noreturn void usage(void)
 {
-	fputs("usage: run [--fabric iwarp|verbs] [--server IP] [--client IP] [--silent IP]\n"
+	fputs("usage: run [--fabric iwarp|wire|verbs] [--crc] [--server IP] [--client IP] [--silent IP]\n"
 	      "           [--only TEXT] [--repeat N] [--prove] [--list] [--verbose]\n"
 	      "  --silent  an address that is routed to, and where nobody answers\n"
 	      "  --only    tests whose name contains TEXT\n"
@@ -330,6 +331,7 @@ static void parse(int argc, char **argv)
 {
 	static const struct option longs[] = {
 		{ "fabric", required_argument, NULL, 'f' },
+		{ "crc", no_argument, NULL, 'C' },
 		{ "server", required_argument, NULL, 's' },
 		{ "client", required_argument, NULL, 'c' },
 		{ "silent", required_argument, NULL, 'S' },
@@ -349,6 +351,9 @@ static void parse(int argc, char **argv)
 		switch (c) {
 		case 'f':
 			options.open.fabric = optarg;
+			break;
+		case 'C':
+			options.open.crc = true;
 			break;
 		case 's':
 			options.open.server = address(optarg);

@@ -70,7 +70,7 @@ static void on_gone(struct xd_engine *e, void *conn)
 
 static void world_start(struct world *w)
 {
-	const struct iwarp_options options = { .ep_limit = 64 };
+	const struct iwarp_options options = { .ep_limit = 64, .no_wire = true };
 	struct fabric_ref fabric = { .ops = &iwarp_fabric_ops };
 	struct xd_engine_ref ref = { .engine = &w->engine, .ops = &ops };
 

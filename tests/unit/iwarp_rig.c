@@ -90,7 +90,9 @@ static const struct fabric_events events = {
 
 void rig_init(struct rig *rig)
 {
-	const struct iwarp_options options = { .rnr_ms = RNR_MS, .ep_limit = RIG_PROGS };
+	const struct iwarp_options options = {
+		.rnr_ms = RNR_MS, .ep_limit = RIG_PROGS, .no_wire = true,
+	};
 	struct xd_engine_ref ref = fake_engine_ref(&rig->engine);
 
 	memset(rig, 0, sizeof(*rig));

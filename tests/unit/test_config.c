@@ -58,6 +58,12 @@ static void assert_is_shipped(const struct xd_policy *p)
 	assert_int_equal(p->progress_ms, shipped.progress_ms);
 	assert_int_equal(p->drain_ms, shipped.drain_ms);
 	assert_int_equal(p->handshakes, shipped.handshakes);
+	assert_int_equal(p->iwarp.crc, shipped.iwarp.crc);
+	assert_int_equal(p->iwarp.shortcut, shipped.iwarp.shortcut);
+	assert_int_equal(p->iwarp.ird, shipped.iwarp.ird);
+	assert_int_equal(p->iwarp.ord, shipped.iwarp.ord);
+	assert_int_equal(p->iwarp.handshakes, shipped.iwarp.handshakes);
+	assert_int_equal(p->iwarp.handshakes_per_host, shipped.iwarp.handshakes_per_host);
 }
 
 static void an_empty_file_is_the_default(void **state)
@@ -91,6 +97,9 @@ static void all_that_can_be_said(void **state)
 		    "allow { users = {root, 12} groups = {\"root\", '13'} listen = {127.0.0.0/8, "
 		    "\"::1\"} }\n"
 		    "allow { connect = {10.0.0.0/8} connect += {11.0.0.0/8} }\n"
+		    "allow { users = {14} accept = {10.1.0.0/16, \"fd00::/8\"} }\n"
+		    "device 'iwarp' { crc = yes shortcut = \"no\" ird = 128 ord = 1\n"
+		    "  handshakes = 64K handshakes_per_host = 2 }\n"
 		    "times { hello = 1 connect = 2s revoke = 300ms progress = 1m drain = 0s }\n"
 		    "handshakes = 12\n",
 		    &p);
@@ -112,7 +121,7 @@ static void all_that_can_be_said(void **state)
 	assert_true(xd_policy_total(&p, XD_LIMIT_pinned) == UINT64_C(1) << 40);
 	assert_true(xd_policy_total(&p, XD_LIMIT_sessions) == 44);
 
-	assert_int_equal(p.n_allows, 2);
+	assert_int_equal(p.n_allows, 3);
 	assert_false(p.allows[0].everybody);
 	assert_true(p.allows[1].everybody);
 	assert_int_equal(p.allows[0].n_uids, 2);
@@ -124,7 +133,16 @@ static void all_that_can_be_said(void **state)
 	assert_int_equal(xc_addr_parse("11.2.3.4", 1, &a), 0);
 	assert_true(xd_policy_may_connect(&p, 77, NULL, 0, &a));
 	assert_false(xd_policy_may_listen(&p, 0, NULL, 0, &a));
+	assert_int_equal(p.allows[1].n_accept, 0);
+	assert_int_equal(p.allows[2].n_accept, 2);
+	assert_true(xd_policy_may_accept(&p, 15, NULL, 0, &a));
+	assert_false(xd_policy_may_accept(&p, 14, NULL, 0, &a));
 
+	assert_true(p.iwarp.crc && !p.iwarp.shortcut);
+	assert_int_equal(p.iwarp.ird, 128);
+	assert_int_equal(p.iwarp.ord, 1);
+	assert_int_equal(p.iwarp.handshakes, 65536);
+	assert_int_equal(p.iwarp.handshakes_per_host, 2);
 	assert_true(p.hello_ms == 1000 && p.connect_ms == 2000 && p.revoke_ms == 300);
 	assert_true(p.progress_ms == 60000 && p.drain_ms == 0);
 	assert_int_equal(p.handshakes, 12);
@@ -162,6 +180,21 @@ static void mistakes_are_told(void **state)
 		  "F:1: listen: \"10.0.0.1/8\" is no address range (such as 10.0.0.0/8 or \"::1\"; "
 		  "bits behind "
 		  "the prefix must be 0)\n" },
+		{ "allow { accept = {10.0.0.1/8} }",
+		  "F:1: accept: \"10.0.0.1/8\" is no address range (such as 10.0.0.0/8 or \"::1\"; "
+		  "bits behind "
+		  "the prefix must be 0)\n" },
+		{ "device iwarp { ird = 0 }", "F:1: ird: 0 is out of range: 1 to 128 will do\n" },
+		{ "device iwarp {\n ord = 129\n}",
+		  "F:2: ord: 129 is out of range: 1 to 128 will do\n" },
+		{ "device iwarp { handshakes = 65537 handshakes_per_host = 0 }",
+		  "F:1: handshakes: 65537 is out of range: 1 to 65536 will do\n"
+		  "F:1: handshakes_per_host: 0 is out of range: 1 to 65536 will do\n" },
+		{ "device iwarp { crc = true shortcut = 0 }",
+		  "F:1: crc: \"true\" is neither yes nor no\n"
+		  "F:1: shortcut: \"0\" is neither yes nor no\n" },
+		{ "device iwarp { crd = no }",
+		  "F:1: unknown setting \"crd\" in \"device\" (nearest valid name: \"crc\")\n" },
 		{ "allow { connect = {::ffff:10.0.0.0/104} }",
 		  "F:1: connect: write \"::ffff:10.0.0.0/104\" as IPv4\n" },
 		/* people */
@@ -189,7 +222,7 @@ static void mistakes_are_told(void **state)
 		{ "handshakes = 5 usr bob { }",
 		  "F:1: unknown section \"usr\" (nearest valid name: \"user\")\n" },
 		{ "device mlx5_0 { depth = 4 x { } }\nhandshakes = 0",
-		  "F:1: device \"mlx5_0\": no device of this version has settings\n"
+		  "F:1: device \"mlx5_0\": no device but \"iwarp\" has settings\n"
 		  "F:2: handshakes: 0 is out of range: 1 to 65536 will do\n" },
 		/* twice */
 		{ "limits { }\nlimits { }",
@@ -207,6 +240,10 @@ static void mistakes_are_told(void **state)
 		{ "limits { bytes = 4\nbytes = 5 }", "F:2: \"bytes\" is set already, in line 1\n" },
 		{ "allow { users = {0}\nusers = {1} }",
 		  "F:2: \"users\" is set already, in line 1\n" },
+		{ "device iwarp { crc = no }\ndevice \"iwarp\" { ird = 5 }",
+		  "F:2: device \"iwarp\" has a section already, in line 1\n" },
+		{ "device iwarp { crc = no\ncrc = yes }",
+		  "F:2: \"crc\" is set already, in line 1\n" },
 		/* syntax */
 		{ "limits { pinned 4 }", "F:1: missing equal sign after option 'pinned'\n" },
 		{ "user { }", "F:1: missing title for section 'user'\n" },
@@ -479,6 +516,10 @@ static void the_example_says_the_defaults(void **state)
 	assert_true(p.hello_ms == shipped.hello_ms && p.connect_ms == shipped.connect_ms &&
 		    p.revoke_ms == shipped.revoke_ms && p.progress_ms == shipped.progress_ms &&
 		    p.drain_ms == shipped.drain_ms && p.handshakes == shipped.handshakes);
+	assert_true(p.iwarp.crc == shipped.iwarp.crc && p.iwarp.shortcut == shipped.iwarp.shortcut &&
+		    p.iwarp.ird == shipped.iwarp.ird && p.iwarp.ord == shipped.iwarp.ord);
+	assert_true(p.iwarp.handshakes == shipped.iwarp.handshakes &&
+		    p.iwarp.handshakes_per_host == shipped.iwarp.handshakes_per_host);
 	assert_int_equal(p.n_users + p.n_groups, 0);
 	assert_int_equal(p.n_allows, 1);
 	assert_true(p.allows[0].everybody);

@@ -3,7 +3,10 @@
 #include "tests/unit/core_rig.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "tests/sim/fake_priv.h"
 
 #define MS UINT64_C(1000000)
 
@@ -281,6 +284,83 @@ static void disconnect_ends_all(void **unused)
 	close_pair();
 }
 
+/* The rules from now on. The peer's address is 127.0.0.1, as the simulation has it. */
+static void accept_from(const char *text)
+{
+	struct xd_allow *allow;
+	struct xc_range *ranges;
+
+	xd_policy_done(&rig.policy);
+	xd_policy_init(&rig.policy);
+	if (text) {
+		allow = calloc(1, sizeof(*allow));
+		ranges = calloc(1, sizeof(*ranges));
+		assert_true(allow && ranges);
+		assert_int_equal(xc_range_parse(text, ranges), 0);
+		*allow = (struct xd_allow){ .everybody = true, .n_accept = 1, .accept = ranges };
+		rig.policy.allows = allow;
+		rig.policy.n_allows = 1;
+	}
+	xd_core_set_policy(rig.core, &rig.policy);
+}
+
+/* Where the fabric does not ask beforehand the request itself is refused; its backlog has room. */
+static void peers_come_from_allowed_addresses(void **unused)
+{
+	static const char *const ranges[] = { "10.0.0.0/8", "127.0.0.0/8" };
+	struct xd_endpoint_options options = { .require = "" };
+	struct xc_addr at;
+	uint64_t tag = 78;
+
+	(void)unused;
+	rig_client_init(&rig, &a, 1000, false);
+	rig_client_init(&rig, &b, 1001, false);
+	xd_session_listen(b.s, ++rig.serial, "127.0.0.1", 0, 1);
+	at = rig_take(&b, XD_OUT_REPLY).address;
+	for (int i = 0; i < 2; i++) {
+		accept_from(NULL);
+		xd_session_endpoint_connect_to(a.s, ++rig.serial, "127.0.0.1", at.port, &options);
+		rig_run(&rig);
+		a.endpoint = rig_take(&a, XD_OUT_REPLY).number;
+		rig_take(&a, XD_OUT_ENDPOINT_READY);
+		accept_from(ranges[i]);
+		xd_session_connect(a.s, ++rig.serial, a.endpoint, &tag, sizeof(tag));
+		rig_run(&rig);
+		assert_int_equal(rig_take(&a, XD_OUT_REPLY).status, 0);
+		assert_int_equal(xd_core_counter(rig.core, XD_COUNTER_connects_refused), 1);
+		if (i == 0)
+			assert_int_equal(rig_take(&a, XD_OUT_CONNECTED).status, -XP_E_BACKLOG);
+	}
+	assert_int_equal(xd_core_counter(rig.core, XD_COUNTER_connects_rejected), 0);
+	rig_take(&b, XD_OUT_CONNECT_REQUEST);
+	rig_take(&b, XD_OUT_NONE);
+	close_pair();
+}
+
+/* And one that asks, before it allocates anything, hears the same. */
+static void fabrics_may_ask_before(void **unused)
+{
+	const struct fabric_events *events = xd_core_fabric_events();
+	struct xc_addr peer = { .family = 4, .port = 9, .ip = { 10, 1, 2, 3 } };
+	struct fabric_listener *l = NULL;
+
+	(void)unused;
+	rig_client_init(&rig, &a, 1000, false);
+	xd_session_listen(a.s, ++rig.serial, "127.0.0.1", 0, 1);
+	assert_int_equal(rig_take(&a, XD_OUT_REPLY).status, 0);
+	xc_list_for_each(l, &rig.fabric->listeners, o.link)
+		assert_true(events->peer_allowed(l->ctx, &peer));
+	accept_from("10.0.0.0/8");
+	for (uint8_t net = 9; net < 12; net++) {
+		peer.ip[0] = net;
+		xc_list_for_each(l, &rig.fabric->listeners, o.link)
+			assert_int_equal(events->peer_allowed(l->ctx, &peer), net == 10);
+	}
+	assert_int_equal(xd_core_counter(rig.core, XD_COUNTER_connects_refused), 2);
+	rig_take(&a, XD_OUT_NONE);
+	rig_close(&rig, &a);
+}
+
 /* Also where Connected was not read when the end came: events of an endpoint wait in one place. */
 static void disconnected_comes_last(void **unused)
 {
@@ -480,6 +560,8 @@ int main(void)
 		TEST(read_of_granted_bytes),
 		TEST(token_tells_no_address),
 		TEST(disconnect_ends_all),
+		TEST(peers_come_from_allowed_addresses),
+		TEST(fabrics_may_ask_before),
 		TEST(disconnected_comes_last),
 		TEST(idle_is_not_stalled),
 		cmocka_unit_test_setup_teardown(stalled_is_ended, NULL, tear_down),

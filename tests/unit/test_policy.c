@@ -44,6 +44,13 @@ static bool connects(const struct xd_policy *p, uint32_t uid, uint32_t gid, cons
 	return xd_policy_may_connect(p, uid, &gid, 1, &a);
 }
 
+static bool accepts(const struct xd_policy *p, uint32_t uid, uint32_t gid, const char *text)
+{
+	struct xc_addr a = addr(text);
+
+	return xd_policy_may_accept(p, uid, &gid, 1, &a);
+}
+
 static void shipped_limits(void **state)
 {
 	struct xd_policy p;
@@ -72,6 +79,9 @@ static void shipped_limits(void **state)
 	assert_true(p.hello_ms == 5000 && p.connect_ms == 10000 && p.revoke_ms == 200);
 	assert_true(p.progress_ms == 30000 && p.drain_ms == 10000);
 	assert_int_equal(p.handshakes, 256);
+	assert_true(!p.iwarp.crc && p.iwarp.shortcut);
+	assert_true(p.iwarp.ird == 32 && p.iwarp.ord == 32);
+	assert_true(p.iwarp.handshakes == 256 && p.iwarp.handshakes_per_host == 32);
 	xd_policy_done(&p);
 }
 
@@ -173,6 +183,46 @@ static void all_addresses_need_the_whole_range(void **state)
 	}
 }
 
+/* From everywhere, unless a section that is for the user says from where. */
+static void peers_may_come_from(void **state)
+{
+	const struct xd_allow allows[] = {
+		{ .everybody = true, .n_listen = 1, .listen = range("0.0.0.0/0") },
+		{
+			.n_uids = 1,
+			.n_accept = 1,
+			.uids = copy(&(uint32_t){ 1 }, sizeof(uint32_t)),
+			.accept = range("10.0.0.0/8"),
+		},
+		{
+			.n_gids = 1,
+			.n_accept = 1,
+			.gids = copy(&(uint32_t){ 50 }, sizeof(uint32_t)),
+			.accept = range("fd00::/8"),
+		},
+	};
+	struct xd_policy p;
+
+	(void)state;
+	xd_policy_init(&p);
+	assert_true(accepts(&p, 1, 50, "8.8.8.8") && accepts(&p, 1, 50, "fe80::1"));
+	p.n_allows = XC_ARRAY_SIZE(allows);
+	p.allows = copy(allows, sizeof(allows));
+	/* nothing is said of them */
+	assert_true(accepts(&p, 2, 9, "8.8.8.8") && accepts(&p, 2, 9, "127.0.0.1"));
+	assert_true(accepts(&p, 1, 9, "10.2.3.4") && accepts(&p, 1, 9, "::ffff:10.2.3.4"));
+	assert_false(accepts(&p, 1, 9, "11.0.0.1"));
+	assert_false(accepts(&p, 1, 9, "::ffff:11.0.0.1"));
+	assert_false(accepts(&p, 1, 9, "127.0.0.1")); /* not even loopback */
+	assert_false(accepts(&p, 1, 9, "fd00::1"));
+	assert_false(xd_policy_may_accept(&p, 1, NULL, 0, &(struct xc_addr){ .family = 0 }));
+	/* several sections: what any of them says */
+	assert_true(accepts(&p, 1, 50, "fd00::1") && accepts(&p, 1, 50, "10.2.3.4"));
+	assert_true(accepts(&p, 2, 50, "fd00::1"));
+	assert_false(accepts(&p, 2, 50, "10.2.3.4"));
+	xd_policy_done(&p);
+}
+
 static void users_have_limits_of_their_own(void **state)
 {
 	const struct xd_principal users[] = {
@@ -198,6 +248,7 @@ int main(void)
 		cmocka_unit_test(shipped_reach_is_loopback_for_all),
 		cmocka_unit_test(allows_name_people_and_ranges),
 		cmocka_unit_test(all_addresses_need_the_whole_range),
+		cmocka_unit_test(peers_may_come_from),
 		cmocka_unit_test(users_have_limits_of_their_own),
 	};
 

@@ -10,18 +10,6 @@
 #include "common/assert.h"
 #include "daemon/fabric/iwarp/private.h"
 
-struct xc_addr iwarp_plain_address(const struct xc_addr *a)
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-	struct xc_addr plain = *a;
-
-	if (a->family != 6 || memcmp(a->ip, mapped, sizeof(mapped)) != 0)
-		return plain;
-	plain = (struct xc_addr){ .family = 4, .port = a->port };
-	memcpy(plain.ip, a->ip + 12, 4);
-	return plain;
-}
-
 static bool is_interface_address(const struct ifaddrs *i, const struct xc_addr *a)
 {
 	if (!i->ifa_addr)
@@ -62,29 +50,42 @@ int iwarp_address_is_local(const struct xc_addr *a)
 	return found ? 0 : -EADDRNOTAVAIL;
 }
 
+static int no_route(char *ret_why, size_t size, const char *why)
+{
+	snprintf(ret_why, size, "%s", why);
+	return -ENETUNREACH;
+}
+
 int iwarp_route(struct fabric *f, const struct xc_addr *dst, char *ret_why, size_t size)
 {
-	struct xc_addr plain = iwarp_plain_address(dst);
-	char text[XC_ADDR_TEXT_MAX];
+	struct xc_addr plain = fabric_plain_address(dst), from;
+	char to_text[XC_ADDR_TEXT_MAX], from_text[XC_ADDR_TEXT_MAX];
 	int err;
 
 	XC_CHECK(f, IWARP_FABRIC_MAGIC);
-	if ((plain.family != 4 && plain.family != 6) || xc_addr_is_any(&plain)) {
-		snprintf(ret_why, size, "the address names no host that could be connected to");
-		return -ENETUNREACH;
-	}
+	if ((plain.family != 4 && plain.family != 6) || xc_addr_is_any(&plain))
+		return no_route(ret_why, size, "the address names no host that could be connected to");
 	err = iwarp_address_is_local(&plain);
+	if (err && err != -EADDRNOTAVAIL)
+		return no_route(ret_why, size, "the addresses of this host cannot be read");
 	if (!err) {
-		snprintf(ret_why, size, "both ends are on this host: one copy inside the daemon");
+		snprintf(ret_why, size, "both ends are on this host: %s",
+			 f->no_shortcut ? "iWARP over TCP"
+					: "one copy inside the daemon, or iWARP over TCP to another");
 		return 0;
 	}
-	if (err == -EADDRNOTAVAIL) {
-		snprintf(ret_why, size,
-			 "%s is not an address of this host, and iwarp of this daemon carries "
-			 "connections between programs of one host only",
-			 xc_addr_format(&plain, text));
+	if (f->no_wire)
+		return no_route(ret_why, size,
+				"it is not an address of this host, and the daemon is configured "
+				"to use no TCP");
+	plain.port = plain.port ? plain.port : 9; /* connect(2) wants one */
+	err = fabric_source(&plain, &from);
+	*strrchr(xc_addr_format(&plain, to_text), ':') = '\0';
+	if (err) {
+		snprintf(ret_why, size, "there is no route to %s: %s", to_text, strerror(-err));
 		return -ENETUNREACH;
 	}
-	snprintf(ret_why, size, "the addresses of this host cannot be read: %s", strerror(-err));
-	return -ENETUNREACH;
+	*strrchr(xc_addr_format(&from, from_text), ':') = '\0';
+	snprintf(ret_why, size, "iWARP over TCP, from %s to %s", from_text, to_text);
+	return 0;
 }

@@ -5,11 +5,11 @@
 
 #include "common/assert.h"
 #include "common/checked.h"
-#include "daemon/fabric/iwarp/private.h"
+#include "daemon/fabric/iwarp/stream.h"
 #include "proto/errors.h"
 
 /*
- * Listeners and connection requests. Ports are this fabric's own: no TCP socket stands behind them.
+ * Listeners and connection requests, whether they come through TCP or from an endpoint of this daemon.
  */
 
 /*
@@ -71,7 +71,7 @@ static int choose_port(struct fabric *f, struct xc_addr *at)
 int iwarp_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, void *ctx,
 		 struct fabric_done *done, struct fabric_listener **ret, struct xc_addr *ret_at)
 {
-	struct xc_addr plain = iwarp_plain_address(at);
+	struct xc_addr plain = fabric_plain_address(at);
 	struct fabric_listener *l;
 	int err;
 
@@ -81,7 +81,7 @@ int iwarp_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, voi
 	if (plain.family != 4 && plain.family != 6)
 		return -EAFNOSUPPORT;
 	err = xc_addr_is_any(&plain) ? 0 : iwarp_address_is_local(&plain);
-	if (!err && plain.port == 0)
+	if (!err && plain.port == 0 && f->no_wire)
 		err = choose_port(f, &plain);
 	if (err)
 		return err;
@@ -91,11 +91,17 @@ int iwarp_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, voi
 	if (!l)
 		return -ENOMEM;
 	*l = (struct fabric_listener){
-		.magic = IWARP_LISTENER_MAGIC, .fabric = f, .at = plain, .ctx = ctx,
+		.magic = IWARP_LISTENER_MAGIC, .fabric = f, .at = plain, .ctx = ctx, .fd = -1,
 	};
-	xc_list_append(bucket_of(f, plain.port), &l->in_bucket);
+	xc_list_init(&l->accepting);
+	err = f->no_wire ? 0 : serve_listen(l, &plain, &l->at);
+	if (err) {
+		free(l);
+		return err;
+	}
+	xc_list_append(bucket_of(f, l->at.port), &l->in_bucket);
 	f->objects++;
-	*ret_at = plain;
+	*ret_at = l->at;
 	*ret = l;
 	return 0;
 }
@@ -103,6 +109,8 @@ int iwarp_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, voi
 void iwarp_listener_free(struct fabric_listener *l)
 {
 	XC_CHECK(l, IWARP_LISTENER_MAGIC);
+	if (l->fd >= 0)
+		serve_stop(l);
 	xc_list_remove(&l->in_bucket);
 	l->fabric->objects--;
 	l->magic = 0;
@@ -141,6 +149,7 @@ static void conn_free(struct fabric_conn *c)
 static void conn_consume(struct fabric_conn *c)
 {
 	c->ep = NULL;
+	c->stream = NULL;
 	if (c->state == IWARP_CONN_DELIVERING)
 		c->answered = true;
 	else
@@ -169,7 +178,7 @@ static void conn_ask(struct fabric_conn *c, struct fabric_listener *l)
 {
 	struct fabric_conn_info info = {
 		.peer = c->peer,
-		.peer_uid = c->ep->pd->owner->uid,
+		.peer_uid = c->ep ? (int64_t)c->ep->pd->owner->uid : -1,
 		.private_data = c->private_data,
 		.private_data_bytes = c->private_data_bytes,
 	};
@@ -181,12 +190,44 @@ static void conn_ask(struct fabric_conn *c, struct fabric_listener *l)
 	} else if (!c->ctx) {
 		if (c->ep)
 			iwarp_ep_refuse(c->ep, -XP_E_BACKLOG, NULL, 0);
+		else if (c->stream)
+			serve_reject(c->stream, NULL, 0);
 		conn_free(c);
-	} else if (!c->ep) {
+	} else if (!c->ep && !c->stream) {
 		tell_gone(c);
 	} else {
 		c->state = IWARP_CONN_DELIVERED;
 	}
+}
+
+static void conn_tell(struct iwarp_pending *p);
+
+int iwarp_conn_ask(struct iwarp_stream *s, struct fabric_listener *l, const void *private_data,
+		   size_t bytes)
+{
+	struct fabric_conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	*c = (struct fabric_conn){
+		.magic = IWARP_CONN_MAGIC, .fabric = s->fabric, .stream = s, .dst = l->at,
+		.peer = s->peer, .pending.deliver = conn_tell,
+		.private_data_bytes = (uint16_t)bytes,
+	};
+	xc_list_init(&c->pending.link);
+	if (bytes)
+		memcpy(c->private_data, private_data, bytes);
+	s->fabric->objects++;
+	s->conn = c;
+	conn_ask(c, l);
+	return 0;
+}
+
+void iwarp_conn_lost(struct fabric_conn *c)
+{
+	XC_CHECK(c, IWARP_CONN_MAGIC);
+	c->stream = NULL;
+	tell_gone(c);
 }
 
 /* From progress(). */
@@ -212,10 +253,19 @@ static void conn_tell(struct iwarp_pending *p)
 	conn_free(c);
 }
 
+/* An any-address stands for those of this host. */
+static bool listens_here(struct fabric *f, const struct xc_addr *dst)
+{
+	const struct fabric_listener *l = listener_at(f, dst);
+
+	return l && (!xc_addr_is_any(&l->at) || iwarp_address_is_local(dst) == 0);
+}
+
 int iwarp_ep_connect(struct fabric_ep *ep, const struct xc_addr *dst, const void *private_data,
 		     size_t bytes)
 {
 	struct fabric *f = ep->fabric;
+	struct xc_addr plain = fabric_plain_address(dst);
 	struct fabric_conn *c;
 	char why[256];
 	int err;
@@ -228,12 +278,14 @@ int iwarp_ep_connect(struct fabric_ep *ep, const struct xc_addr *dst, const void
 	err = iwarp_route(f, dst, why, sizeof(why));
 	if (err)
 		return err;
+	if (!f->no_wire && (f->no_shortcut || !listens_here(f, &plain)))
+		return dial(ep, &plain, private_data, bytes);
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
 	*c = (struct fabric_conn){
 		.magic = IWARP_CONN_MAGIC, .fabric = f, .state = IWARP_CONN_ASKED, .ep = ep,
-		.dst = iwarp_plain_address(dst), .pending.deliver = conn_tell,
+		.dst = plain, .pending.deliver = conn_tell,
 		.private_data_bytes = (uint16_t)bytes,
 	};
 	if (bytes)
@@ -252,6 +304,8 @@ int iwarp_ep_connect(struct fabric_ep *ep, const struct xc_addr *dst, const void
 int iwarp_ep_accept(struct fabric_ep *ep, struct fabric_conn *c, const void *private_data,
 		    size_t bytes)
 {
+	int err = 0;
+
 	XC_CHECK(ep, IWARP_EP_MAGIC);
 	XC_CHECK(c, IWARP_CONN_MAGIC);
 	xc_assert(!c->answered && c->fabric == ep->fabric);
@@ -261,10 +315,13 @@ int iwarp_ep_accept(struct fabric_ep *ep, struct fabric_conn *c, const void *pri
 		return -EINVAL;
 	if (c->ep)
 		iwarp_ep_join(c->ep, ep, private_data, bytes);
+	else if (c->stream)
+		err = serve_accept(c->stream, ep, private_data, bytes);
 	else
 		iwarp_ep_refuse(ep, -XP_E_PEER_GONE, NULL, 0);
-	conn_consume(c);
-	return 0;
+	if (!err)
+		conn_consume(c);
+	return err;
 }
 
 void iwarp_conn_reject(struct fabric_conn *c, const void *private_data, size_t bytes)
@@ -273,6 +330,8 @@ void iwarp_conn_reject(struct fabric_conn *c, const void *private_data, size_t b
 	xc_assert(!c->answered && bytes <= IWARP_PRIVATE_DATA_BYTES);
 	if (c->ep)
 		iwarp_ep_refuse(c->ep, -XP_E_REJECTED, private_data, bytes);
+	else if (c->stream)
+		serve_reject(c->stream, private_data, bytes);
 	conn_consume(c);
 }
 

@@ -5,7 +5,7 @@
 
 #include "common/assert.h"
 #include "common/checked.h"
-#include "daemon/fabric/iwarp/private.h"
+#include "daemon/fabric/iwarp/stream.h"
 #include "proto/errors.h"
 
 static void ep_free(struct fabric_ep *ep)
@@ -17,12 +17,16 @@ static void ep_free(struct fabric_ep *ep)
 	free(ep);
 }
 
-/* The peer posted no RECV in time. Queues what is to be said; progress() says it. */
+/* No RECV was posted in time: by the peer, or here for the peer. Queues what is to be said; progress() says it. */
 static void rnr_fired(struct xd_timer *t)
 {
 	struct fabric_ep *ep = xc_container_of(t, struct fabric_ep, rnr);
 
 	XC_CHECK(ep, IWARP_EP_MAGIC);
+	if (ep->stream) {
+		stream_terminate(ep->stream, RDMAP_E_U_NO_BUFFER, true, -XP_E_PEER_GONE);
+		return;
+	}
 	iwarp_complete_send(ep, IBV_WC_RNR_RETRY_EXC_ERR);
 	iwarp_ep_end(ep, -XP_E_RECEIVER_NOT_READY, -XP_E_PEER_GONE);
 }
@@ -93,7 +97,7 @@ void iwarp_ep_tell(struct iwarp_pending *p)
 {
 	struct fabric_ep *ep = xc_container_of(p, struct fabric_ep, pending);
 	const struct fabric_events *events = &ep->fabric->events;
-	uint8_t data[IWARP_PRIVATE_DATA_BYTES];
+	uint8_t data[FABRIC_PRIVATE_DATA_MAX];
 
 	if (!(ep->tell & IWARP_TELL_ESTABLISHED)) {
 		ep->tell = 0;
@@ -135,6 +139,12 @@ void iwarp_ep_join(struct fabric_ep *active, struct fabric_ep *passive, const vo
 	set_private_data(active, private_data, bytes);
 }
 
+void iwarp_ep_connected(struct fabric_ep *ep, const void *private_data, size_t bytes)
+{
+	side_joins(ep, NULL);
+	set_private_data(ep, private_data, bytes);
+}
+
 void iwarp_ep_refuse(struct fabric_ep *ep, int status, const void *private_data, size_t bytes)
 {
 	ep->state = IWARP_EP_ENDED;
@@ -159,8 +169,11 @@ void iwarp_ep_end(struct fabric_ep *ep, int reason, int peer_reason)
 	struct fabric_ep *peer = ep->peer;
 
 	xc_assert(ep->state == IWARP_EP_CONNECTED);
+	if (ep->stream)
+		stream_leave(ep->stream);
 	side_ends(ep, reason);
-	side_ends(peer, peer_reason);
+	if (peer)
+		side_ends(peer, peer_reason);
 }
 
 void iwarp_ep_error(struct fabric_ep *ep)
@@ -172,7 +185,10 @@ void iwarp_ep_error(struct fabric_ep *ep)
 		iwarp_flush(ep);
 		break;
 	case IWARP_EP_CONNECTING:
-		iwarp_conn_abandon(ep->conn);
+		if (ep->stream)
+			dial_abandon(ep->stream);
+		else
+			iwarp_conn_abandon(ep->conn);
 		iwarp_ep_refuse(ep, -ECONNABORTED, NULL, 0);
 		break;
 	case IWARP_EP_CONNECTED:

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 
 #include "common/assert.h"
-#include "daemon/fabric/iwarp/private.h"
+#include "daemon/fabric/iwarp/stream.h"
+
+#define NS_PER_MS UINT64_C(1000000)
 
 static const struct fabric_caps iwarp_caps = {
 	.name = "iwarp",
@@ -19,10 +21,32 @@ static const struct fabric_caps iwarp_caps = {
 	.private_reject_bytes = IWARP_PRIVATE_DATA_BYTES,
 	.keys = FABRIC_KEYS_WINDOW,
 	.remote_invalidate = true,
-	.receiver_not_ready = true,
-	.acknowledged = true,
 	.conn_gone = true,
 };
+
+static uint64_t or_default(uint64_t value, uint64_t its_default)
+{
+	return value ? value : its_default;
+}
+
+static void take_options(struct fabric *f, const struct iwarp_options *o)
+{
+	f->rnr_ns = or_default(o->rnr_ms, IWARP_RNR_MS_DEFAULT) * NS_PER_MS;
+	f->ep_limit = (uint32_t)or_default(o->ep_limit, IWARP_EP_LIMIT_DEFAULT);
+	f->no_wire = o->no_wire;
+	f->no_shortcut = o->no_shortcut;
+	f->mpa_ns = or_default(o->mpa_ms, 5000) * NS_PER_MS;
+	f->stall_ns = or_default(o->stall_ms, 30000) * NS_PER_MS;
+	f->handshakes = (uint32_t)or_default(o->handshakes, 256);
+	f->handshakes_per_host = (uint32_t)or_default(o->handshakes_per_host, 32);
+	f->wants = (struct mpa_wants){
+		.crc = o->crc, .long_fpdus = true, .ird = (uint16_t)or_default(o->ird, 32),
+		.ord = (uint16_t)or_default(o->ord, 32),
+	};
+	xc_assert(f->wants.ird <= IWARP_READS_MAX && f->wants.ord <= IWARP_READS_MAX);
+	/* What RDMAP promises. Inside the daemon more is true, but a program cannot know. */
+	f->caps.receiver_not_ready = f->caps.acknowledged = f->no_wire;
+}
 
 int iwarp_fabric_open(const struct iwarp_options *options, const struct xd_engine_ref *engine,
 		      const struct fabric_events *events, struct fabric **ret)
@@ -37,9 +61,8 @@ int iwarp_fabric_open(const struct iwarp_options *options, const struct xd_engin
 		.engine = *engine,
 		.events = *events,
 		.caps = iwarp_caps,
-		.rnr_ns = (options->rnr_ms ? options->rnr_ms : IWARP_RNR_MS_DEFAULT) * 1000000,
-		.ep_limit = options->ep_limit ? options->ep_limit : IWARP_EP_LIMIT_DEFAULT,
 	};
+	take_options(f, options);
 	for (size_t i = 0; i < IWARP_BUCKETS; i++) {
 		xc_list_init(&f->owners[i]);
 		xc_list_init(&f->listeners[i]);
@@ -47,21 +70,35 @@ int iwarp_fabric_open(const struct iwarp_options *options, const struct xd_engin
 	xc_list_init(&f->turns);
 	xc_list_init(&f->cq_ready);
 	xc_list_init(&f->pending);
+	xc_list_init(&f->accepting);
+	xc_list_init(&f->streams);
+	xc_list_init(&f->dead);
+	xc_list_init(&f->busy);
+	err = poll_open(f);
+	if (err)
+		goto free_fabric;
 	err = fabric_guard_init();
 	if (!err)
 		err = iwarp_stags_init(&f->stags, engine);
-	if (err) {
-		free(f);
-		return err;
-	}
+	if (err)
+		goto close_poll;
+	f->sink_stag = iwarp_stags_reserve(&f->stags);
 	*ret = f;
 	return 0;
+
+close_poll:
+	poll_close(f);
+free_fabric:
+	free(f);
+	return err;
 }
 
 static void iwarp_close(struct fabric *f)
 {
 	XC_CHECK(f, IWARP_FABRIC_MAGIC);
 	xc_assert(f->eps == 0 && f->objects == 0 && xc_list_empty(&f->pending));
+	stream_close_all(f);
+	poll_close(f);
 	iwarp_stags_done(&f->stags);
 	f->magic = 0;
 	free(f);
@@ -73,11 +110,11 @@ static const struct fabric_caps *iwarp_get_caps(const struct fabric *f)
 	return &f->caps;
 }
 
-/* Nothing here waits for a descriptor: work comes from calls, which kick. */
+/* Work inside the daemon comes from calls, which kick. */
 static int iwarp_fd(const struct fabric *f)
 {
 	XC_CHECK(f, IWARP_FABRIC_MAGIC);
-	return -1;
+	return f->epoll_fd;
 }
 
 void iwarp_wake(struct fabric *f)
@@ -96,10 +133,14 @@ static bool iwarp_progress(struct fabric *f, uint64_t budget_bytes)
 	xc_assert(!f->in_progress);
 	f->in_progress = true;
 	f->kicked = false;
+	poll_look(f);
+	serve_run(f);
+	stream_run_busy(f);
 	iwarp_tell(f);
 	more = iwarp_run_turns(f, budget_bytes);
+	stream_bury(f);
 	f->in_progress = false;
-	return more || !xc_list_empty(&f->pending);
+	return more || !xc_list_empty(&f->pending) || !xc_list_empty(&f->busy);
 }
 
 const struct fabric_ops iwarp_fabric_ops = {

@@ -3,14 +3,16 @@
 #define FABRIC_IWARP_H
 
 /*
- * The fabric in user space. Endpoints of one daemon are joined by one copy, with the checks of RFC
- * 5040 and 5042: STag, stream, base and bounds, rights. Needs no device and no privilege.
+ * The fabric in user space. Needs no device and no privilege. Endpoints of one daemon are joined by
+ * one copy; others meet over TCP, in MPA, DDP and RDMAP (RFC 5044, 6581, 5041, 5040). The checks of
+ * RFC 5040 and 5042 are the same: STag, stream, base and bounds, rights.
  *
  * Work requests of an endpoint execute one after the other, so IBV_SEND_FENCE is always kept. A
  * failed one ends the connection: its initiator hears why (-XP_E_REMOTE_ACCESS, -XP_E_LOCAL_ACCESS,
  * -XP_E_MESSAGE_TOO_LONG, -XP_E_RECEIVER_NOT_READY, -XP_E_REMOTE_FAULT, -XP_E_BUFFER_FAULT); the
- * other side hears -XP_E_PEER_GONE, or, where its own RECV or memory was at fault, why. Ports are
- * the fabric's own: no TCP socket stands behind a listener. :: is IPv6 only.
+ * other side hears -XP_E_PEER_GONE, or, where its own RECV or memory was at fault, why. Through TCP
+ * a WRITE or SEND has succeeded when the socket has it, and a refusal comes later, as the end of the
+ * connection. A listener is a TCP socket; :: is IPv6 only.
  */
 
 #include "daemon/fabric/fabric.h"
@@ -24,6 +26,7 @@ struct iwarp_options {
 	/* limits, costs and habits of some device; NULL = none but our own */
 	const struct iwarp_profile *profile;
 	/* ---- on the wire */
+	bool no_wire;	    /* open no socket: endpoints of this daemon meet, and no others */
 	bool crc;	    /* ask for a CRC; without it one is used where the peer asks */
 	bool no_shortcut;   /* endpoints of this daemon meet over TCP too */
 	uint16_t ird, ord;  /* READs under way of the peer's, and of ours; 0 = 32 */

@@ -302,20 +302,26 @@ bool iwarp_local_access(struct fabric_ep *ep, uint32_t lkey, uint64_t address, u
  * RFC 5040 5.2 and RFC 5042 8: the STag is known and valid, on this stream (a window) or in its
  * protection domain (a region), grants the right, and covers every byte.
  */
-bool iwarp_remote_access(struct fabric_ep *target, uint32_t rkey, uint64_t address, uint64_t length,
-			 int right, struct iwarp_span *ret)
+enum iwarp_access iwarp_remote_check(struct fabric_ep *target, uint32_t rkey, uint64_t address,
+				     uint64_t length, int right, struct iwarp_span *ret)
 {
 	const struct iwarp_stag *s = iwarp_stags_find(&target->fabric->stags, rkey);
 
 	if (!s || !s->valid)
-		return false;
+		return IWARP_ACCESS_NO_STAG;
 	if (s->kind == IWARP_STAG_WINDOW && s->ep != target &&
 	    !FABRIC_SABOTAGE("skip-stream-check"))
-		return false;
+		return IWARP_ACCESS_STREAM;
 	if (s->pd != target->pd && !FABRIC_SABOTAGE("skip-pd-check") &&
 	    !FABRIC_SABOTAGE("skip-stream-check"))
-		return false;
+		return IWARP_ACCESS_STREAM;
 	if ((s->rights & right) != right && !FABRIC_SABOTAGE("skip-rights"))
-		return false;
-	return span_of(s, address, length, ret);
+		return IWARP_ACCESS_RIGHTS;
+	return span_of(s, address, length, ret) ? IWARP_ACCESS_OK : IWARP_ACCESS_BOUNDS;
+}
+
+bool iwarp_remote_access(struct fabric_ep *target, uint32_t rkey, uint64_t address, uint64_t length,
+			 int right, struct iwarp_span *ret)
+{
+	return iwarp_remote_check(target, rkey, address, length, right, ret) == IWARP_ACCESS_OK;
 }

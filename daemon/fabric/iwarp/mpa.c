@@ -55,6 +55,11 @@ static void decode_enhanced(const uint8_t *at, struct mpa_frame *f)
 	f->ord = ord & MPA_IRD_MAX;
 }
 
+size_t mpa_wanted(const uint8_t *bytes, size_t n)
+{
+	return MPA_HEADER_BYTES + (n < MPA_HEADER_BYTES ? 0u : iwarp_get16(bytes + LENGTH_AT));
+}
+
 int mpa_decode(enum mpa_kind kind, const uint8_t *bytes, size_t n, struct mpa_frame *ret,
 	       const char **ret_why)
 {

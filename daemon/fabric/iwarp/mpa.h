@@ -55,6 +55,9 @@ struct mpa_frame {
 int mpa_decode(enum mpa_kind kind, const uint8_t *bytes, size_t n, struct mpa_frame *ret,
 	       const char **ret_why);
 
+/* Up to which length a frame can be received, of which n bytes are here. */
+size_t mpa_wanted(const uint8_t *bytes, size_t n);
+
 /* Returns the length. private_data_bytes is at most MPA_PRIVATE_DATA_MAX (asserted). */
 size_t mpa_encode(enum mpa_kind kind, const struct mpa_frame *frame,
 		  uint8_t ret[static MPA_SENT_MAX]);

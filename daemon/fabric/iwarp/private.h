@@ -13,6 +13,7 @@
  *   transfer.c   executing them
  *   sched.c      whose turn it is
  *   cm.c         listeners, connection requests, events
+ *   stream.h     all of the wire
  *   instance.c   open, close, progress
  *
  * Nothing is kept across two steps of a transfer but numbers: keys are looked up and checked again
@@ -23,8 +24,10 @@
 #include "common/addr.h"
 #include "common/list.h"
 #include "daemon/engine.h"
+#include "daemon/fabric/address.h"
 #include "daemon/fabric/fabric.h"
 #include "daemon/fabric/iwarp/iwarp.h"
+#include "daemon/fabric/iwarp/mpa.h"
 #include "daemon/fabric/region.h"
 #include "daemon/fabric/saboteur.h"
 
@@ -43,6 +46,7 @@
 #define IWARP_RNR_MS_DEFAULT 500u
 #define IWARP_EP_LIMIT_DEFAULT 65536u
 #define IWARP_BUCKETS 256u
+#define IWARP_READS_MAX 128u /* under way of one side of a stream */
 
 /*
  * ---- STags: a 24-bit index that nobody can guess, and a key byte that its user rotates (RFC 5040,
@@ -86,6 +90,8 @@ void iwarp_stags_done(struct iwarp_stags *t);
 /* Gives s an index and a key, both unpredictable. 0, -ENOSPC, -ENOMEM. */
 int iwarp_stags_add(struct iwarp_stags *t, struct iwarp_stag *s);
 void iwarp_stags_remove(struct iwarp_stags *t, struct iwarp_stag *s);
+/* An STag that will never name memory. */
+uint32_t iwarp_stags_reserve(struct iwarp_stags *t);
 /* The one with this index and this key, or NULL. */
 struct iwarp_stag *iwarp_stags_find(const struct iwarp_stags *t, uint32_t stag);
 /* Whatever its key is. */
@@ -122,9 +128,21 @@ struct iwarp_span {
 /* May work requests of ep use this memory for this (0 or IBV_ACCESS_LOCAL_WRITE)? */
 bool iwarp_local_access(struct fabric_ep *ep, uint32_t lkey, uint64_t address, uint64_t length,
 			int right, struct iwarp_span *ret);
+
+/* Why not; in the order of checking. */
+enum iwarp_access {
+	IWARP_ACCESS_OK,
+	IWARP_ACCESS_NO_STAG,
+	IWARP_ACCESS_STREAM, /* another's */
+	IWARP_ACCESS_RIGHTS,
+	IWARP_ACCESS_BOUNDS,
+};
+
 /*
  * May the peer of `target` use this memory of target's for this (IBV_ACCESS_REMOTE_READ or _WRITE)?
  */
+enum iwarp_access iwarp_remote_check(struct fabric_ep *target, uint32_t rkey, uint64_t address,
+				     uint64_t length, int right, struct iwarp_span *ret);
 bool iwarp_remote_access(struct fabric_ep *target, uint32_t rkey, uint64_t address, uint64_t length,
 			 int right, struct iwarp_span *ret);
 
@@ -188,6 +206,7 @@ struct iwarp_wr {
 	unsigned int flags;
 	int num_sge;
 	uint64_t total_bytes;
+	bool done; /* on the wire: completes when those before it have */
 	union {
 		struct {
 			uint64_t address;
@@ -221,6 +240,24 @@ struct iwarp_cursor {
 	struct iwarp_span remote; /* of READ and WRITE */
 };
 
+/*
+ * To the segment of a list that the next byte is in. There is one: the caller has bytes left to move.
+ */
+static inline const struct ibv_sge *iwarp_seek(const struct ibv_sge *sges, uint32_t *sge,
+					       uint64_t *done)
+{
+	while (*done == sges[*sge].length) {
+		++*sge;
+		*done = 0;
+	}
+	return &sges[*sge];
+}
+
+/* The first `bytes` of a list. Segments without bytes have no key that matters. */
+bool iwarp_list_access(struct fabric_ep *ep, const struct ibv_sge *sges, uint64_t bytes, int right);
+/* Executes a BIND_MW or LOCAL_INV. */
+bool iwarp_key_operation(struct fabric_ep *ep, const struct iwarp_wr *wr);
+
 int iwarp_queue_init(struct iwarp_queue *q, uint32_t size, uint32_t max_sge);
 void iwarp_queue_done(struct iwarp_queue *q);
 int iwarp_post_send(struct fabric_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
@@ -238,6 +275,8 @@ static inline struct ibv_sge *iwarp_queue_sges(const struct iwarp_queue *q,
 	return q->sges + (size_t)(wr - q->wrs) * q->max_sge;
 }
 
+/* The SEND that waited in the stream can come in. */
+void iwarp_recv_is_there(struct fabric_ep *ep);
 /* Completes the head of the send queue; a success that was not signalled is silent. */
 void iwarp_complete_send(struct fabric_ep *ep, enum ibv_wc_status status);
 /* Completes the head of the receive queue. invalidated_rkey: 0 = none. */
@@ -270,12 +309,16 @@ struct fabric_ep {
 	void *ctx;
 	uint32_t qp_num;
 	enum iwarp_ep_state state;
+	/* connected to an endpoint of this daemon: */
 	struct fabric_ep *peer;   /* while connected */
 	struct fabric_conn *conn; /* while connecting */
+	/* or through TCP, from connecting on: */
+	struct iwarp_stream *stream;
 
 	struct iwarp_queue sq, rq;
 	struct iwarp_cursor cursor;
-	bool awaits_recv; /* the peer has no RECV for the SEND at the head */
+	/* the peer has no RECV for the SEND at the head; with a stream: this one for the peer's */
+	bool awaits_recv;
 	struct xd_timer rnr;
 	struct xc_list turn; /* on pd.turns */
 	struct xc_list windows;
@@ -288,7 +331,7 @@ struct fabric_ep {
 	unsigned int tell; /* IWARP_TELL_… */
 	int established_status, disconnected_status;
 	uint16_t private_data_bytes;
-	uint8_t private_data[IWARP_PRIVATE_DATA_BYTES];
+	uint8_t private_data[FABRIC_PRIVATE_DATA_MAX];
 };
 
 int iwarp_ep_create(struct fabric *f, const struct fabric_ep_attr *attr, struct fabric_done *done,
@@ -296,11 +339,13 @@ int iwarp_ep_create(struct fabric *f, const struct fabric_ep_attr *attr, struct 
 void iwarp_ep_disconnect(struct fabric_ep *ep);
 void iwarp_ep_error(struct fabric_ep *ep);
 int iwarp_ep_destroy(struct fabric_ep *ep, struct fabric_done *done);
-/* Ends a connection or the attempt: both sides flush, and each is told its reason. */
+/* Ends a connection: both sides flush, and each is told its reason. */
 void iwarp_ep_end(struct fabric_ep *ep, int reason, int peer_reason);
 /* Ends connecting or accepting. */
 void iwarp_ep_join(struct fabric_ep *active, struct fabric_ep *passive, const void *private_data,
 		   size_t bytes);
+/* Through a stream. */
+void iwarp_ep_connected(struct fabric_ep *ep, const void *private_data, size_t bytes);
 void iwarp_ep_refuse(struct fabric_ep *ep, int status, const void *private_data, size_t bytes);
 
 /* Executes work requests of ep for about allowance_bytes; returns what it cost. */
@@ -320,12 +365,18 @@ struct fabric_conn {
 	struct fabric *fabric;
 	enum iwarp_conn_state state;
 	bool answered;        /* while delivering */
-	struct fabric_ep *ep; /* who asks; NULL: gave up */
+	struct fabric_ep *ep; /* who asks, in this daemon; */
+	struct iwarp_stream *stream; /* or from elsewhere; neither: gave up */
 	void *ctx;
 	struct xc_addr dst, peer;
 	struct iwarp_pending pending;
 	uint16_t private_data_bytes;
-	uint8_t private_data[IWARP_PRIVATE_DATA_BYTES];
+	uint8_t private_data[FABRIC_PRIVATE_DATA_MAX];
+};
+
+/* What epoll gives back. */
+struct iwarp_watch {
+	void (*ready)(struct iwarp_watch *w, uint32_t events);
 };
 
 struct fabric_listener {
@@ -334,6 +385,12 @@ struct fabric_listener {
 	struct xc_addr at;
 	void *ctx;
 	struct xc_list in_bucket;
+	/* its socket; -1: it hears this daemon only */
+	int fd;
+	bool paused;
+	struct iwarp_watch watch;
+	struct xc_list accepting; /* on fabric.accepting */
+	struct xd_timer pause;
 };
 
 int iwarp_ep_connect(struct fabric_ep *ep, const struct xc_addr *dst, const void *private_data,
@@ -343,6 +400,11 @@ int iwarp_ep_accept(struct fabric_ep *ep, struct fabric_conn *conn, const void *
 void iwarp_conn_reject(struct fabric_conn *conn, const void *private_data, size_t bytes);
 /* Its endpoint gives up. */
 void iwarp_conn_abandon(struct fabric_conn *conn);
+/* A request from elsewhere: asks the user. 0, or -errno: nobody knows of it. From progress(). */
+int iwarp_conn_ask(struct iwarp_stream *s, struct fabric_listener *l, const void *private_data,
+		   size_t bytes);
+/* Its stream is gone. */
+void iwarp_conn_lost(struct fabric_conn *conn);
 int iwarp_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, void *ctx,
 		 struct fabric_done *done, struct fabric_listener **ret, struct xc_addr *ret_at);
 void iwarp_listener_free(struct fabric_listener *l);
@@ -354,8 +416,6 @@ void iwarp_ep_tell(struct iwarp_pending *p);
 
 /* ---- addresses */
 
-/* IPv4 in IPv6's clothes is IPv4 (::ffff:a.b.c.d). */
-struct xc_addr iwarp_plain_address(const struct xc_addr *a);
 /* Is it an address of this host? 0, -EADDRNOTAVAIL, or why that could not be found out. */
 int iwarp_address_is_local(const struct xc_addr *a);
 int iwarp_route(struct fabric *f, const struct xc_addr *dst, char *ret_why, size_t size);
@@ -367,8 +427,11 @@ struct fabric {
 	struct xd_engine_ref engine;
 	struct fabric_events events;
 	struct fabric_caps caps;
-	uint64_t rnr_ns;
+	uint64_t rnr_ns, mpa_ns, stall_ns;
 	uint32_t ep_limit, eps;
+	bool no_wire, no_shortcut;
+	struct mpa_wants wants;
+	uint32_t sink_stag; /* of our READs: names no memory */
 	uint32_t objects; /* pds, listeners, conns: for close */
 	uint16_t last_peer_port;
 
@@ -378,7 +441,17 @@ struct fabric {
 	struct xc_list turns;                    /* of owners */
 	struct xc_list cq_ready;                 /* endpoints with completions */
 	struct xc_list pending;                  /* struct iwarp_pending */
-	struct fabric_region *faulted;           /* by the last iwarp_execute() */
+	struct fabric_region *faulted;           /* by the last turn */
+
+	int epoll_fd;
+	uint32_t watched;	  /* by it */
+	struct xc_list accepting; /* listeners that somebody knocks at */
+	struct xc_list streams;	  /* that are not dead */
+	struct xc_list dead;
+	struct xc_list busy; /* streams that have something to do, and no endpoint */
+	uint32_t hearing, handshakes, handshakes_per_host;
+	uint32_t lingering; /* streams that their endpoint let go of */
+
 	bool kicked, in_progress;
 };
 

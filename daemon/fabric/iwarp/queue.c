@@ -79,6 +79,8 @@ int iwarp_post_recv(struct fabric_ep *ep, struct ibv_recv_wr *wr, struct ibv_rec
 		iwarp_flush(ep);
 	if (ep->peer && ep->peer->awaits_recv)
 		iwarp_schedule(ep->peer);
+	if (ep->stream && ep->awaits_recv && ep->rq.count)
+		iwarp_recv_is_there(ep);
 	return err;
 }
 

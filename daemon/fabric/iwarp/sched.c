@@ -4,7 +4,7 @@
 
 #include "common/assert.h"
 #include "common/checked.h"
-#include "daemon/fabric/iwarp/private.h"
+#include "daemon/fabric/iwarp/stream.h"
 
 static struct xc_list *bucket_of(struct fabric *f, uint32_t uid)
 {
@@ -51,9 +51,11 @@ void iwarp_owner_put(struct iwarp_owner *o)
  */
 static bool can_run(const struct fabric_ep *ep)
 {
-	if (ep->state != IWARP_EP_CONNECTED || !ep->sq.count)
+	if (ep->state != IWARP_EP_CONNECTED || (ep->tell & IWARP_TELL_ESTABLISHED))
 		return false;
-	if ((ep->tell | ep->peer->tell) & IWARP_TELL_ESTABLISHED)
+	if (ep->stream)
+		return stream_can_run(ep);
+	if (!ep->sq.count || (ep->peer->tell & IWARP_TELL_ESTABLISHED))
 		return false;
 	return !ep->awaits_recv || ep->peer->rq.count;
 }
@@ -115,7 +117,9 @@ bool iwarp_run_turns(struct fabric *f, uint64_t budget_bytes)
 	struct fabric_ep *ep;
 
 	while (budget_bytes && (ep = next_ep(f))) {
-		uint64_t cost = iwarp_execute(ep, xc_min_u64(budget_bytes, IWARP_QUANTUM_BYTES));
+		uint64_t allowance = xc_min_u64(budget_bytes, IWARP_QUANTUM_BYTES);
+		uint64_t cost = ep->stream ? stream_run(ep, allowance)
+					   : iwarp_execute(ep, allowance);
 
 		iwarp_schedule(ep);
 		budget_bytes -= xc_min_u64(cost, budget_bytes);

@@ -108,6 +108,15 @@ static uint32_t choose_index(struct iwarp_stags *t, uint8_t *ret_key)
 	return r >> 8;
 }
 
+uint32_t iwarp_stags_reserve(struct iwarp_stags *t)
+{
+	uint8_t key;
+	uint32_t index = choose_index(t, &key);
+
+	set_taken(t, index, true);
+	return index << 8 | key;
+}
+
 int iwarp_stags_add(struct iwarp_stags *t, struct iwarp_stag *s)
 {
 	int err = reserve(t);

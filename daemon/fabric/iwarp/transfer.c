@@ -79,9 +79,7 @@ static int remote_right(const struct iwarp_wr *wr)
 	return is_read(wr) ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
 }
 
-/* The first `bytes` of a list. Segments without bytes have no key that matters. */
-static bool list_is_accessible(struct fabric_ep *ep, const struct ibv_sge *sges, uint64_t bytes,
-			       int right)
+bool iwarp_list_access(struct fabric_ep *ep, const struct ibv_sge *sges, uint64_t bytes, int right)
 {
 	struct iwarp_span span;
 
@@ -119,7 +117,7 @@ static const struct failure *check_send(struct fabric_ep *ep, const struct iwarp
 {
 	if (wr->total_bytes > recv->total_bytes)
 		return &too_long;
-	if (!list_is_accessible(ep->peer, iwarp_queue_sges(&ep->peer->rq, recv), wr->total_bytes,
+	if (!iwarp_list_access(ep->peer, iwarp_queue_sges(&ep->peer->rq, recv), wr->total_bytes,
 				IBV_ACCESS_LOCAL_WRITE))
 		return &recv_protection;
 	if (wr->opcode == IBV_WR_SEND_WITH_INV &&
@@ -155,7 +153,7 @@ static bool begin(struct fabric_ep *ep, const struct iwarp_wr *wr,
 	const struct iwarp_wr *recv;
 
 	*ret_failure = NULL;
-	if (!list_is_accessible(ep, iwarp_queue_sges(&ep->sq, wr), wr->total_bytes,
+	if (!iwarp_list_access(ep, iwarp_queue_sges(&ep->sq, wr), wr->total_bytes,
 				own_right(wr))) {
 		*ret_failure = &local_protection;
 		return true;
@@ -184,21 +182,11 @@ struct end {
 	uint64_t bytes; /* at most */
 };
 
-/* To the segment that the next byte is in. There is one: the caller has bytes left to move. */
-static const struct ibv_sge *seek(const struct ibv_sge *sges, uint32_t *sge, uint64_t *done)
-{
-	while (*done == sges[*sge].length) {
-		++*sge;
-		*done = 0;
-	}
-	return &sges[*sge];
-}
-
 static bool own_end(struct fabric_ep *ep, const struct iwarp_wr *wr, uint64_t bytes,
 		    struct end *ret)
 {
 	struct iwarp_cursor *c = &ep->cursor;
-	const struct ibv_sge *s = seek(iwarp_queue_sges(&ep->sq, wr), &c->sge, &c->sge_done);
+	const struct ibv_sge *s = iwarp_seek(iwarp_queue_sges(&ep->sq, wr), &c->sge, &c->sge_done);
 
 	ret->bytes = xc_min_u64(bytes, s->length - c->sge_done);
 	return iwarp_local_access(ep, s->lkey, s->addr + c->sge_done, ret->bytes, own_right(wr),
@@ -210,7 +198,7 @@ static bool recv_end(struct fabric_ep *ep, uint64_t bytes, struct end *ret)
 	struct iwarp_cursor *c = &ep->cursor;
 	struct fabric_ep *peer = ep->peer;
 	const struct ibv_sge *sges = iwarp_queue_sges(&peer->rq, iwarp_queue_head(&peer->rq));
-	const struct ibv_sge *s = seek(sges, &c->peer_sge, &c->peer_sge_done);
+	const struct ibv_sge *s = iwarp_seek(sges, &c->peer_sge, &c->peer_sge_done);
 
 	ret->bytes = xc_min_u64(bytes, s->length - c->peer_sge_done);
 	return iwarp_local_access(peer, s->lkey, s->addr + c->peer_sge_done, ret->bytes,
@@ -314,14 +302,19 @@ static const struct failure *finish_send(struct fabric_ep *ep, const struct iwar
 	return NULL;
 }
 
-static const struct failure *key_operation(struct fabric_ep *ep, const struct iwarp_wr *wr)
+bool iwarp_key_operation(struct fabric_ep *ep, const struct iwarp_wr *wr)
 {
 	if (wr->opcode == IBV_WR_BIND_MW)
-		return iwarp_bind(ep, &wr->bind) ? NULL : &bad_bind;
+		return iwarp_bind(ep, &wr->bind);
 	/* What was a window when this was posted, and is none now, was deallocated: it is dead. */
-	if (iwarp_local_invalidate(ep, wr->invalidate_rkey) || wr->named_window)
+	return iwarp_local_invalidate(ep, wr->invalidate_rkey) || wr->named_window;
+}
+
+static const struct failure *key_operation(struct fabric_ep *ep, const struct iwarp_wr *wr)
+{
+	if (iwarp_key_operation(ep, wr))
 		return NULL;
-	return &bad_local_invalidate;
+	return wr->opcode == IBV_WR_BIND_MW ? &bad_bind : &bad_local_invalidate;
 }
 
 /* A begun transfer, as far as the allowance goes. */

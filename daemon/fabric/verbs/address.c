@@ -5,63 +5,11 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "common/assert.h"
-#include "common/cleanup.h"
+#include "daemon/fabric/address.h"
 #include "daemon/fabric/verbs/private.h"
 #include "proto/errors.h"
-
-/* IPv4 in IPv6's clothes (::ffff:a.b.c.d) is IPv4. */
-struct xc_addr verbs_plain_address(const struct xc_addr *a)
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-	struct xc_addr plain = *a;
-
-	if (a->family != 6 || memcmp(a->ip, mapped, sizeof(mapped)) != 0)
-		return plain;
-	plain = (struct xc_addr){ .family = 4, .port = a->port };
-	memcpy(plain.ip, a->ip + 12, 4);
-	return plain;
-}
-
-void verbs_to_sockaddr(const struct xc_addr *a, struct sockaddr_storage *ret)
-{
-	struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(a->port) };
-	struct sockaddr_in6 in6 = {
-		.sin6_family = AF_INET6, .sin6_port = htons(a->port), .sin6_scope_id = a->scope,
-	};
-
-	memset(ret, 0, sizeof(*ret));
-	if (a->family == 4) {
-		memcpy(&in.sin_addr, a->ip, 4);
-		memcpy(ret, &in, sizeof(in));
-	} else {
-		memcpy(&in6.sin6_addr, a->ip, 16);
-		memcpy(ret, &in6, sizeof(in6));
-	}
-}
-
-void verbs_from_sockaddr(const struct sockaddr *sa, struct xc_addr *ret)
-{
-	struct sockaddr_in in;
-	struct sockaddr_in6 in6;
-
-	*ret = (struct xc_addr){ 0 };
-	if (sa->sa_family == AF_INET) {
-		memcpy(&in, sa, sizeof(in));
-		ret->family = 4;
-		ret->port = ntohs(in.sin_port);
-		memcpy(ret->ip, &in.sin_addr, 4);
-	} else if (sa->sa_family == AF_INET6) {
-		memcpy(&in6, sa, sizeof(in6));
-		ret->family = 6;
-		ret->port = ntohs(in6.sin6_port);
-		ret->scope = in6.sin6_scope_id;
-		memcpy(ret->ip, &in6.sin6_addr, 16);
-	}
-}
 
 /* rdma_bind_addr() finds the device of an address and holds on to it; no packet is sent. */
 bool verbs_owns(struct ibv_context *verbs, struct rdma_event_channel *cm, const struct xc_addr *a)
@@ -75,7 +23,7 @@ bool verbs_owns(struct ibv_context *verbs, struct rdma_event_channel *cm, const 
 	if ((a->family != 4 && a->family != 6) || xc_addr_is_any(a) || xc_addr_is_loopback(a))
 		return false;
 	any_port.port = 0;
-	verbs_to_sockaddr(&any_port, &sa);
+	fabric_to_sockaddr(&any_port, &sa);
 	if (rdma_create_id(cm, &id, NULL, RDMA_PS_TCP) < 0)
 		return false;
 	owns = rdma_bind_addr(id, (struct sockaddr *)&sa) == 0 && id->verbs == verbs;
@@ -104,7 +52,7 @@ int verbs_addresses(struct ibv_context *verbs, struct rdma_event_channel *cm, ui
 
 		if (!i->ifa_addr || !(i->ifa_flags & IFF_UP))
 			continue;
-		verbs_from_sockaddr(i->ifa_addr, &a);
+		fabric_from_sockaddr(i->ifa_addr, &a);
 		if (!a.family || (family && a.family != family) || is_among(&a, ret, n))
 			continue;
 		if (verbs_owns(verbs, cm, &a))
@@ -114,30 +62,9 @@ int verbs_addresses(struct ibv_context *verbs, struct rdma_event_channel *cm, ui
 	return n;
 }
 
-int verbs_source(const struct xc_addr *dst, struct xc_addr *ret)
-{
-	struct sockaddr_storage to, from;
-	socklen_t size = sizeof(from);
-	xc_auto_close int fd = -1;
-
-	verbs_to_sockaddr(dst, &to);
-	fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	size = to.ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-	if (connect(fd, (struct sockaddr *)&to, size) < 0)
-		return -errno;
-	size = sizeof(from);
-	if (getsockname(fd, (struct sockaddr *)&from, &size) < 0)
-		return -errno;
-	verbs_from_sockaddr((struct sockaddr *)&from, ret);
-	ret->port = 0;
-	return 0;
-}
-
 int verbs_route(struct fabric *f, const struct xc_addr *dst, char *ret_why, size_t size)
 {
-	struct xc_addr plain = verbs_plain_address(dst), from;
+	struct xc_addr plain = fabric_plain_address(dst), from;
 	char to_text[XC_ADDR_TEXT_MAX], from_text[XC_ADDR_TEXT_MAX];
 	int err;
 
@@ -151,7 +78,7 @@ int verbs_route(struct fabric *f, const struct xc_addr *dst, char *ret_why, size
 		return -ENETUNREACH;
 	}
 	plain.port = plain.port ? plain.port : 9; /* connect(2) wants one */
-	err = verbs_source(&plain, &from);
+	err = fabric_source(&plain, &from);
 	xc_addr_format(&plain, to_text);
 	if (err) {
 		snprintf(ret_why, size, "there is no route to %s: %s", to_text, strerror(-err));

@@ -92,7 +92,7 @@ static void ask(struct fabric_conn *c)
 	void *listener_ctx = c->listener->ctx;
 	bool consumed;
 
-	verbs_from_sockaddr(rdma_get_peer_addr(c->id), &info.peer);
+	fabric_from_sockaddr(rdma_get_peer_addr(c->id), &info.peer);
 	c->listener = NULL;
 	c->asked = c->asking = true;
 	f->objects++;

@@ -177,7 +177,7 @@ static int find_address(struct verbs_prepared *p, char *why, size_t size)
 	}
 	n = verbs_addresses(p->verbs, cm, 0, &p->address, 1);
 	if (n == 1 && rdma_create_id(cm, &id, NULL, RDMA_PS_TCP) == 0) {
-		verbs_to_sockaddr(&p->address, &sa);
+		fabric_to_sockaddr(&p->address, &sa);
 		p->port = 1;
 		if (rdma_bind_addr(id, (struct sockaddr *)&sa) == 0 && id->port_num)
 			p->port = id->port_num;

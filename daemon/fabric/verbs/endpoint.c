@@ -258,7 +258,7 @@ static void set_sent(struct fabric_ep *ep, const void *private_data, size_t byte
 int verbs_ep_connect(struct fabric_ep *ep, const struct xc_addr *dst, const void *private_data,
 		     size_t bytes)
 {
-	struct xc_addr plain = verbs_plain_address(dst);
+	struct xc_addr plain = fabric_plain_address(dst);
 	int err;
 
 	XC_CHECK(ep, VERBS_EP_MAGIC);

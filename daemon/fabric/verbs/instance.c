@@ -34,7 +34,7 @@ static int set_anchor(struct fabric *f)
 {
 	struct sockaddr_storage sa;
 
-	verbs_to_sockaddr(&f->address, &sa);
+	fabric_to_sockaddr(&f->address, &sa);
 	f->anchor_target.kind = VERBS_TARGET_ANCHOR;
 	if (rdma_create_id(f->cm, &f->anchor, &f->anchor_target, RDMA_PS_TCP) < 0) {
 		f->anchor = NULL;

@@ -31,7 +31,7 @@ static int listen_at(struct fabric_listener *l, const struct xc_addr *at)
 	struct rdma_cm_id *id;
 	int v6only = 1, err;
 
-	verbs_to_sockaddr(at, &sa);
+	fabric_to_sockaddr(at, &sa);
 	if (rdma_create_id(l->fabric->cm, &id, &l->target, RDMA_PS_TCP) < 0)
 		return -errno;
 	if (at->family == 6)
@@ -148,7 +148,7 @@ static void listen_over(struct xd_job *job)
 int verbs_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, void *ctx,
 		 struct fabric_done *done, struct fabric_listener **ret, struct xc_addr *ret_at)
 {
-	struct xc_addr plain = verbs_plain_address(at);
+	struct xc_addr plain = fabric_plain_address(at);
 	struct fabric_listener *l;
 
 	XC_CHECK(f, VERBS_FABRIC_MAGIC);

@@ -27,6 +27,7 @@
 #include <rdma/rdma_cma.h>
 
 #include "common/list.h"
+#include "daemon/fabric/address.h"
 #include "daemon/fabric/region.h"
 #include "daemon/fabric/saboteur.h"
 #include "daemon/fabric/verbs/life.h"
@@ -121,16 +122,11 @@ void verbs_lost(struct fabric *f, const char *how);
 
 /* ---- addresses */
 
-struct xc_addr verbs_plain_address(const struct xc_addr *a);
-void verbs_to_sockaddr(const struct xc_addr *a, struct sockaddr_storage *ret);
-void verbs_from_sockaddr(const struct sockaddr *sa, struct xc_addr *ret);
 /* Is it an address of this device? Short, but system calls. */
 bool verbs_owns(struct ibv_context *verbs, struct rdma_event_channel *cm, const struct xc_addr *a);
 /* The addresses of one family, or (family 0) of both, of this device. How many, or -errno. */
 int verbs_addresses(struct ibv_context *verbs, struct rdma_event_channel *cm, uint8_t family,
 		    struct xc_addr *ret, int max);
-/* Where a connection to dst goes out from. Sends no packet. 0 or -errno. */
-int verbs_source(const struct xc_addr *dst, struct xc_addr *ret);
 int verbs_route(struct fabric *f, const struct xc_addr *dst, char *ret_why, size_t size);
 
 /* ---- memory */

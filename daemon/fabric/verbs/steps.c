@@ -112,7 +112,7 @@ static int choose_source(struct fabric_ep *ep, struct xc_addr *ret)
 	struct xc_addr own[VERBS_ADDRESSES_MAX];
 	int n;
 
-	if (verbs_source(&ep->dst, ret) == 0 && verbs_owns(f->verbs, f->cm, ret))
+	if (fabric_source(&ep->dst, ret) == 0 && verbs_owns(f->verbs, f->cm, ret))
 		return 0;
 	n = verbs_addresses(f->verbs, f->cm, ep->dst.family, own, VERBS_ADDRESSES_MAX);
 	if (n <= 0)
@@ -133,8 +133,8 @@ static int resolve_address(struct fabric_ep *ep)
 		ep->id = NULL;
 		return negative_errno();
 	}
-	verbs_to_sockaddr(&source, &from);
-	verbs_to_sockaddr(&ep->dst, &to);
+	fabric_to_sockaddr(&source, &from);
+	fabric_to_sockaddr(&ep->dst, &to);
 	if (rdma_resolve_addr(ep->id, (struct sockaddr *)&from, (struct sockaddr *)&to,
 			      ADDRESS_MS) < 0)
 		return negative_errno();

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#define _GNU_SOURCE 1 /* accept4() */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/assert.h"
+#include "common/checked.h"
+#include "daemon/fabric/iwarp/stream.h"
+#include "proto/errors.h"
+
+/*
+ * The side that listens. Who may connect, and how many may be at it, is decided before anything is
+ * allocated or received for a peer: a connection that says nothing costs a descriptor, for
+ * mpa_ns at most.
+ */
+
+/* Taken from a listener in one turn. */
+#define ACCEPTS 16
+#define SOCKET_BACKLOG 128
+/* Out of descriptors: a listener that is polled on would be ready for ever. */
+#define PAUSE_NS UINT64_C(100000000)
+
+/* ---- listeners */
+
+static void listener_ready(struct iwarp_watch *w, uint32_t events)
+{
+	struct fabric_listener *l = xc_container_of(w, struct fabric_listener, watch);
+
+	(void)events;
+	if (xc_list_empty(&l->accepting))
+		xc_list_append(&l->fabric->accepting, &l->accepting);
+}
+
+static void pause_over(struct xd_timer *t)
+{
+	struct fabric_listener *l = xc_container_of(t, struct fabric_listener, pause);
+
+	if (poll_add(l->fabric, l->fd, EPOLLIN, &l->watch) < 0)
+		l->fabric->engine.ops->arm(l->fabric->engine.engine, t,
+					   l->fabric->engine.ops->now_ns(l->fabric->engine.engine) +
+						   PAUSE_NS);
+	else
+		l->paused = false;
+}
+
+static void pause_listener(struct fabric_listener *l)
+{
+	const struct xd_engine_ref *e = &l->fabric->engine;
+
+	poll_remove(l->fabric, l->fd);
+	l->paused = true;
+	e->ops->arm(e->engine, &l->pause, e->ops->now_ns(e->engine) + PAUSE_NS);
+}
+
+static int bound_socket(const struct xc_addr *at)
+{
+	struct sockaddr_storage sa;
+	socklen_t size = fabric_to_sockaddr(at, &sa);
+	int on = 1, fd, err;
+
+	fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	/* Connections of an earlier listener that linger do not hold up the next. */
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+	    (sa.ss_family != AF_INET6 ||
+	     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) == 0) &&
+	    bind(fd, (struct sockaddr *)&sa, size) == 0 && listen(fd, SOCKET_BACKLOG) == 0)
+		return fd;
+	err = -errno;
+	close(fd);
+	return err;
+}
+
+int serve_listen(struct fabric_listener *l, const struct xc_addr *at, struct xc_addr *ret_at)
+{
+	struct sockaddr_storage sa;
+	socklen_t size = sizeof(sa);
+	struct xc_addr bound;
+	int fd = bound_socket(at), err;
+
+	if (fd < 0)
+		return fd;
+	err = getsockname(fd, (struct sockaddr *)&sa, &size) < 0 ? -errno : 0;
+	if (!err)
+		err = poll_add(l->fabric, fd, EPOLLIN, &l->watch);
+	if (err) {
+		close(fd);
+		return err;
+	}
+	fabric_from_sockaddr((struct sockaddr *)&sa, &bound);
+	*ret_at = *at;
+	ret_at->port = bound.port;
+	l->fd = fd;
+	l->watch.ready = listener_ready;
+	l->pause.fired = pause_over;
+	return 0;
+}
+
+void serve_stop(struct fabric_listener *l)
+{
+	struct fabric *f = l->fabric;
+	struct iwarp_stream *s;
+
+	f->engine.ops->disarm(f->engine.engine, &l->pause);
+	if (!l->paused)
+		poll_remove(f, l->fd);
+	close(l->fd);
+	xc_list_remove(&l->accepting);
+	xc_list_for_each(s, &f->streams, link)
+		if (s->state == STREAM_HEARING && s->listener == l)
+			stream_close(s, true);
+}
+
+/* ---- accepting */
+
+static bool same_host(const struct xc_addr *a, const struct xc_addr *b)
+{
+	return a->family == b->family && memcmp(a->ip, b->ip, sizeof(a->ip)) == 0;
+}
+
+static bool host_has_room(struct fabric *f, const struct xc_addr *peer)
+{
+	struct iwarp_stream *s;
+	uint32_t n = 0;
+
+	if (f->hearing >= f->handshakes)
+		return false;
+	xc_list_for_each(s, &f->streams, link)
+		n += s->state == STREAM_HEARING && same_host(&s->peer, peer);
+	return n < f->handshakes_per_host;
+}
+
+static void turn_away(int fd)
+{
+	static const struct linger at_once = { .l_onoff = 1, .l_linger = 0 };
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+	close(fd);
+}
+
+static void taken(struct fabric_listener *l, int fd, const struct sockaddr_storage *from)
+{
+	struct fabric *f = l->fabric;
+	struct iwarp_stream *s;
+	struct xc_addr peer;
+
+	fabric_from_sockaddr((const struct sockaddr *)from, &peer);
+	if ((f->events.peer_allowed && !f->events.peer_allowed(l->ctx, &peer)) ||
+	    !host_has_room(f, &peer)) {
+		turn_away(fd);
+		return;
+	}
+	if (stream_new(f, fd, STREAM_HEARING, &peer, &s) < 0)
+		return;
+	f->hearing++;
+	s->listener = l;
+	stream_limit(s, f->mpa_ns);
+	s->readable = true;
+	stream_wake(s);
+}
+
+static void accept_some(struct fabric_listener *l)
+{
+	for (int i = 0; i < ACCEPTS; i++) {
+		struct sockaddr_storage from;
+		socklen_t size = sizeof(from);
+		int fd = accept4(l->fd, (struct sockaddr *)&from, &size,
+				 SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			taken(l, fd, &from);
+			continue;
+		}
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			pause_listener(l);
+		/* The rest is of that connection, which is gone (accept(2)), or there is none. */
+		if (errno != EINTR && errno != ECONNABORTED)
+			return;
+	}
+}
+
+void serve_run(struct fabric *f)
+{
+	struct xc_list *link;
+
+	/* Level-triggered: what is left is ready again at the next look. */
+	while ((link = xc_list_pop(&f->accepting)))
+		accept_some(xc_container_of(link, struct fabric_listener, accepting));
+}
+
+/* ---- the request */
+
+static void send_reply(struct iwarp_stream *s, struct mpa_frame *reply, const void *private_data,
+		       size_t bytes)
+{
+	uint8_t frame[MPA_SENT_MAX];
+
+	reply->private_data = private_data;
+	reply->private_data_bytes = (uint16_t)bytes;
+	tx_append_raw(s, frame, mpa_encode(MPA_REPLY, reply, frame));
+}
+
+/* It is answered with a rejection, and ends. */
+static void turn_down(struct iwarp_stream *s, struct mpa_frame *reply, const void *private_data,
+		      size_t bytes)
+{
+	s->tx.buf = malloc(STREAM_BUFFER_BYTES);
+	if (!s->tx.buf) {
+		stream_close(s, true);
+		return;
+	}
+	reply->reject = true;
+	send_reply(s, reply, private_data, bytes);
+	stream_say_goodbye(s);
+}
+
+static void ask_user(struct iwarp_stream *s, const struct mpa_frame *request)
+{
+	const struct xd_engine_ref *e = &s->fabric->engine;
+	struct fabric_listener *l = s->listener;
+
+	e->ops->disarm(e->engine, &s->timer);
+	s->fabric->hearing--;
+	s->state = STREAM_ASKED;
+	s->listener = NULL;
+	s->request = *request;
+	s->request.private_data = NULL;
+	if (iwarp_conn_ask(s, l, request->private_data, request->private_data_bytes) < 0)
+		stream_close(s, true);
+}
+
+static void hear_request(struct iwarp_stream *s)
+{
+	struct mpa_frame request, reply;
+	const char *why;
+	uint8_t next;
+	int r = stream_hear(s, MPA_REQUEST, &request, &why);
+
+	if (r == -EAGAIN)
+		return;
+	/* Nothing may follow the request before it is answered (RFC 5044 7.1.2). */
+	if (r <= 0 || recv(s->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) > 0 ||
+	    request.private_data_bytes > FABRIC_PRIVATE_DATA_MAX) {
+		stream_close(s, true);
+		return;
+	}
+	if (mpa_answer(&request, &s->fabric->wants, &reply, &s->terms, &why) < 0)
+		turn_down(s, &reply, NULL, 0);
+	else
+		ask_user(s, &request);
+}
+
+/* Its user takes its time. Has the peer given up, or broken the silence? */
+static void look_after(struct iwarp_stream *s)
+{
+	struct fabric_conn *c = s->conn;
+	uint8_t next;
+	ssize_t n = recv(s->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		s->readable = errno == EINTR;
+		return;
+	}
+	s->conn = NULL;
+	stream_close(s, true);
+	iwarp_conn_lost(c);
+}
+
+void serve_step(struct iwarp_stream *s)
+{
+	if (!s->readable)
+		return;
+	if (s->state == STREAM_HEARING)
+		hear_request(s);
+	else
+		look_after(s);
+}
+
+/* ---- the answer */
+
+int serve_accept(struct iwarp_stream *s, struct fabric_ep *ep, const void *private_data,
+		 size_t bytes)
+{
+	struct mpa_frame reply;
+	const char *why;
+	int err = mpa_answer(&s->request, &s->fabric->wants, &reply, &s->terms, &why);
+
+	xc_assert(!err); /* as it was when it came */
+	err = stream_open(s, ep);
+	if (err)
+		return err;
+	s->conn = NULL;
+	s->tx.silent = true;
+	send_reply(s, &reply, private_data, bytes);
+	iwarp_ep_connected(ep, NULL, 0);
+	return 0;
+}
+
+void serve_reject(struct iwarp_stream *s, const void *private_data, size_t bytes)
+{
+	struct mpa_frame reply;
+	const char *why;
+	int err = mpa_answer(&s->request, &s->fabric->wants, &reply, &s->terms, &why);
+
+	xc_assert(!err);
+	s->conn = NULL;
+	turn_down(s, &reply, private_data, bytes);
+}
