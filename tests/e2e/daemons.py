@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The programs under test as processes: the daemon as a plain user, the bystander as another."""
+import ctypes
 import glob
 import os
 import re
@@ -17,6 +18,9 @@ DAEMON_UID = 61001
 GID = 61000
 BYSTANDER_UID = 61900
 ROOT = os.geteuid() == 0
+CLONE_NEWNET = 0x40000000
+# XFER_TEST_SHORTCUT=no: endpoints of one daemon meet over TCP, too.
+SHORTCUT = os.environ.get('XFER_TEST_SHORTCUT', 'yes')
 
 
 class Build:
@@ -75,9 +79,13 @@ class Build:
         return env
 
 
-def become(uid, gid=GID, nofile=None):
-    """For a child: that user, for good."""
+def become(uid, gid=GID, nofile=None, netns=None):
+    """For a child: that user, for good, in the network namespace of the process `netns`."""
     def change():
+        if netns is not None:
+            fd = os.open('/proc/%d/ns/net' % netns, os.O_RDONLY | os.O_CLOEXEC)
+            if ctypes.CDLL(None, use_errno=True).setns(fd, CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), 'setns')
         if nofile is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (nofile, nofile))
         if ROOT and uid is not None:
@@ -94,6 +102,8 @@ REPORT = re.compile(r'AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime err
 
 def with_address(config):
     """The configuration, and that tests may use their address, unless who may is what the test is about."""
+    if SHORTCUT != 'yes' and 'device iwarp' not in config:
+        config += '\ndevice iwarp { shortcut = %s }\n' % SHORTCUT
     if raw.LOOPBACK or 'allow' in config:
         return config
     return config + '\nallow { listen = {127.0.0.0/8, "::1", "%s"} connect = {127.0.0.0/8, "::1", "%s"} }\n' % (
@@ -105,7 +115,7 @@ class Daemon:
     # are told.
     tested = {}
 
-    def __init__(self, build, top, config=None, nofile=None, preload=None, env=None):
+    def __init__(self, build, top, config=None, nofile=None, preload=None, env=None, netns=None):
         self.build = build
         self.dir = tempfile.mkdtemp(prefix='daemon.', dir=top)
         os.chmod(self.dir, 0o755)
@@ -115,7 +125,7 @@ class Daemon:
         self.admin_socket = os.path.join(self.dir, 'admin', 'sock')
         self.stderr_path = os.path.join(self.dir, 'stderr')
         self.config_path = os.path.join(self.dir, 'conf')
-        self.nofile, self.preload, self.env = nofile, preload, env or {}
+        self.nofile, self.preload, self.env, self.netns = nofile, preload, env or {}, netns
         self.process = None
         self.write_config(config or '')
 
@@ -136,7 +146,7 @@ class Daemon:
         return subprocess.Popen(command or self.command(), stdin=subprocess.DEVNULL,
                                 stdout=stderr or subprocess.DEVNULL, stderr=stderr,
                                 cwd=self.dir, env=self.build.environment(**more),
-                                preexec_fn=become(DAEMON_UID, nofile=self.nofile))
+                                preexec_fn=become(DAEMON_UID, nofile=self.nofile, netns=self.netns))
 
     def start(self, **env):
         for name, content in self.tested.items():
