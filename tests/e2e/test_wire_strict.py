@@ -21,7 +21,7 @@ U_QN, U_NO_BUFFER, U_MSN, U_MO, U_TOO_LONG, U_VERSION = ((1, 2, code) for code i
 M_CRC, M_LENGTH = (2, 0, 2), (2, 0, 3)
 
 # What clients hear of it. The peer is at fault, not they.
-REASONS = (E.PEER_GONE, E.REMOTE_FAULT, E.REMOTE_ACCESS, E.FLUSHED)
+REASONS = (E.PEER_PROTOCOL,)
 
 
 class Victim:

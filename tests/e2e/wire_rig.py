@@ -101,6 +101,8 @@ def passive(t, session=None, host=HOSTS[0], accept_data=b'', rtr=True, port=None
     equal((raw_reply.status, raw_reply.text), (0, ''), 'accept')
     if rtr:
         Pair.wait_connected(s, e)
+    if listener is not None:
+        s.call('unlisten', listener=listener)  # a user may have sixteen
     w = Wired(t, s, e, p)
     w.port, w.request = port, request
     return w
