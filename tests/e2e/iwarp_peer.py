@@ -68,6 +68,8 @@ class Receiver:
     def segment(self, s):
         need(not self.terminated, '%s after a Terminate' % s)
         self.segments[s.op] += 1
+        if s.op == TERMINATE:
+            self.open = None  # what was being sent is given up, at a boundary of segments
         if s.tagged:
             self.tagged(s)
         else:

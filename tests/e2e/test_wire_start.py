@@ -607,7 +607,11 @@ def only_some_hosts_are_heard(t):
     _, port = s.listen(HOSTS[0])
     for source, allowed in (('127.0.0.1', False), ('127.0.0.2', True), ('127.0.0.3', False), ('127.0.0.7', False),
                             ('127.0.0.8', True), ('127.0.0.11', True), ('127.0.0.12', False)):
-        p = t.keep(call(HOSTS[0], port, source=source))
+        try:
+            p = t.keep(call(HOSTS[0], port, source=source))
+        except ConnectionResetError:
+            check(not allowed, source + ' was turned away')
+            continue
         with sent_to(p):
             p.send_request(**ASK)
         if allowed:
