@@ -10,6 +10,7 @@
 
 #include "common/assert.h"
 #include "daemon/fabric/iwarp/iwarp.h"
+#include "daemon/fabric/iwarp/profile.h"
 #include "daemon/fabric/verbs/verbs.h"
 #include "tests/fabric/rig.h"
 #include "tests/fabric/sabotage.h"
@@ -31,6 +32,7 @@ static void open_iwarp(const struct open_options *o)
 	bool wire = strcmp(o->fabric, "wire") == 0;
 	const struct iwarp_options options = {
 		.rnr_ms = 100, .no_wire = !wire, .no_shortcut = wire, .crc = o->crc,
+		.profile = o->profile ? iwarp_profile_find(o->profile) : NULL,
 	};
 	struct xd_engine_ref ref = engine_ref(rig.engine);
 	struct fabric *f;
@@ -129,7 +131,15 @@ bool open_is_iwarp(const struct open_options *o)
 
 bool open_knows(const struct open_options *o)
 {
+	if (o->profile)
+		return open_is_iwarp(o) && iwarp_profile_find(o->profile);
 	return open_is_iwarp(o) || strcmp(o->fabric, "verbs") == 0;
+}
+
+void open_list_profiles(void)
+{
+	for (const struct iwarp_profile *p = iwarp_profiles; p->name; p++)
+		puts(p->name);
 }
 
 void open_prepare(struct open_options *o)

@@ -11,10 +11,13 @@
 struct open_options {
 	const char *fabric;
 	bool crc; /* "wire" */
+	const char *profile; /* iwarp's; NULL = none */
 	struct xc_addr server, client; /* where to listen, and from where to connect */
 	char state_dir[32];
 };
 
+/* One a line. */
+void open_list_profiles(void);
 /* Of which faults can be switched on inside. */
 bool open_is_iwarp(const struct open_options *o);
 bool open_knows(const struct open_options *o);

@@ -6,6 +6,7 @@
  *   run                                       iwarp, and the proofs
  *   run --fabric iwarp                        inside one daemon
  *   run --fabric wire [--crc]                 the same fabric, through TCP
+ *   run --fabric iwarp --profile NAME         with the limits and habits of some device; also wire
  *   run --fabric verbs --server IP --client IP
  *
  * The tests run in a child, one after the other on the same instances. One that fails ends the
@@ -305,8 +306,9 @@ static void prove_all(void)
 
 static _Noreturn void usage(void)
 {
-	fputs("usage: run [--fabric iwarp|wire|verbs] [--crc] [--server IP] [--client IP] [--silent IP]\n"
-	      "           [--only TEXT] [--repeat N] [--prove] [--list] [--verbose]\n"
+	fputs("usage: run [--fabric iwarp|wire|verbs] [--profile NAME] [--crc] [--server IP] [--client IP]\n"
+	      "           [--silent IP] [--only TEXT] [--repeat N] [--prove] [--list] [--list-profiles]\n"
+	      "           [--verbose]\n"
 	      "  --silent  an address that is routed to, and where nobody answers\n"
 	      "  --only    tests whose name contains TEXT\n"
 	      "  --repeat  each of them so often: for what fails now and then\n"
@@ -332,6 +334,8 @@ static void parse(int argc, char **argv)
 	static const struct option longs[] = {
 		{ "fabric", required_argument, NULL, 'f' },
 		{ "crc", no_argument, NULL, 'C' },
+		{ "profile", required_argument, NULL, 'P' },
+		{ "list-profiles", no_argument, NULL, 'L' },
 		{ "server", required_argument, NULL, 's' },
 		{ "client", required_argument, NULL, 'c' },
 		{ "silent", required_argument, NULL, 'S' },
@@ -355,6 +359,12 @@ static void parse(int argc, char **argv)
 		case 'C':
 			options.open.crc = true;
 			break;
+		case 'P':
+			options.open.profile = optarg;
+			break;
+		case 'L':
+			open_list_profiles();
+			exit(0);
 		case 's':
 			options.open.server = address(optarg);
 			break;

@@ -273,7 +273,7 @@ int iwarp_ep_connect(struct fabric_ep *ep, const struct xc_addr *dst, const void
 	XC_CHECK(ep, IWARP_EP_MAGIC);
 	if (ep->state != IWARP_EP_IDLE)
 		return -EISCONN;
-	if (bytes > IWARP_PRIVATE_DATA_BYTES || dst->port == 0)
+	if (bytes > f->caps.private_connect_bytes || dst->port == 0)
 		return -EINVAL;
 	err = iwarp_route(f, dst, why, sizeof(why));
 	if (err)
@@ -286,7 +286,7 @@ int iwarp_ep_connect(struct fabric_ep *ep, const struct xc_addr *dst, const void
 	*c = (struct fabric_conn){
 		.magic = IWARP_CONN_MAGIC, .fabric = f, .state = IWARP_CONN_ASKED, .ep = ep,
 		.dst = plain, .pending.deliver = conn_tell,
-		.private_data_bytes = (uint16_t)bytes,
+		.private_data_bytes = iwarp_padded(f, bytes, f->caps.private_connect_bytes),
 	};
 	if (bytes)
 		memcpy(c->private_data, private_data, bytes);
@@ -311,7 +311,7 @@ int iwarp_ep_accept(struct fabric_ep *ep, struct fabric_conn *c, const void *pri
 	xc_assert(!c->answered && c->fabric == ep->fabric);
 	if (ep->state != IWARP_EP_IDLE)
 		return -EISCONN;
-	if (bytes > IWARP_PRIVATE_DATA_BYTES)
+	if (bytes > ep->fabric->caps.private_accept_bytes)
 		return -EINVAL;
 	if (c->ep)
 		iwarp_ep_join(c->ep, ep, private_data, bytes);
@@ -327,7 +327,7 @@ int iwarp_ep_accept(struct fabric_ep *ep, struct fabric_conn *c, const void *pri
 void iwarp_conn_reject(struct fabric_conn *c, const void *private_data, size_t bytes)
 {
 	XC_CHECK(c, IWARP_CONN_MAGIC);
-	xc_assert(!c->answered && bytes <= IWARP_PRIVATE_DATA_BYTES);
+	xc_assert(!c->answered && bytes <= c->fabric->caps.private_reject_bytes);
 	if (c->ep)
 		iwarp_ep_refuse(c->ep, -XP_E_REJECTED, private_data, bytes);
 	else if (c->stream)

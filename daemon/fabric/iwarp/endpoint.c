@@ -27,7 +27,9 @@ static void rnr_fired(struct xd_timer *t)
 		stream_terminate(ep->stream, RDMAP_E_U_NO_BUFFER, true, -XP_E_PEER_GONE);
 		return;
 	}
-	iwarp_complete_send(ep, IBV_WC_RNR_RETRY_EXC_ERR);
+	iwarp_complete_send(ep, ep->fabric->profile && ep->fabric->profile->refusals_come_late
+					? IBV_WC_SUCCESS
+					: IBV_WC_RNR_RETRY_EXC_ERR);
 	iwarp_ep_end(ep, -XP_E_RECEIVER_NOT_READY, -XP_E_PEER_GONE);
 }
 
@@ -54,8 +56,8 @@ int iwarp_ep_create(struct fabric *f, const struct fabric_ep_attr *attr, struct 
 	(void)done;
 	XC_CHECK(f, IWARP_FABRIC_MAGIC);
 	XC_CHECK(attr->pd, IWARP_PD_MAGIC);
-	if (attr->max_send_wr > IWARP_MAX_WR || attr->max_recv_wr > IWARP_MAX_WR ||
-	    attr->max_send_sge > IWARP_MAX_SGE || attr->max_recv_sge > IWARP_MAX_SGE)
+	if (attr->max_send_wr > f->caps.max_send_wr || attr->max_recv_wr > f->caps.max_recv_wr ||
+	    attr->max_send_sge > f->caps.max_sge || attr->max_recv_sge > f->caps.max_recv_sge)
 		return -EINVAL;
 	if (f->eps >= f->ep_limit)
 		return -ENOSPC;
@@ -114,12 +116,14 @@ void iwarp_ep_tell(struct iwarp_pending *p)
 	events->established(ep->ctx, ep->established_status, data, ep->private_data_bytes);
 }
 
-static void set_private_data(struct fabric_ep *ep, const void *private_data, size_t bytes)
+/* It is padded to pad_bytes with zeros, which it had. */
+static void set_private_data(struct fabric_ep *ep, const void *private_data, size_t bytes,
+			     uint16_t pad_bytes)
 {
 	xc_assert(bytes <= sizeof(ep->private_data));
 	if (bytes)
 		memcpy(ep->private_data, private_data, bytes);
-	ep->private_data_bytes = (uint16_t)bytes;
+	ep->private_data_bytes = iwarp_padded(ep->fabric, bytes, pad_bytes);
 }
 
 static void side_joins(struct fabric_ep *ep, struct fabric_ep *peer)
@@ -136,13 +140,13 @@ void iwarp_ep_join(struct fabric_ep *active, struct fabric_ep *passive, const vo
 {
 	side_joins(active, passive);
 	side_joins(passive, active);
-	set_private_data(active, private_data, bytes);
+	set_private_data(active, private_data, bytes, active->fabric->caps.private_accept_bytes);
 }
 
 void iwarp_ep_connected(struct fabric_ep *ep, const void *private_data, size_t bytes)
 {
 	side_joins(ep, NULL);
-	set_private_data(ep, private_data, bytes);
+	set_private_data(ep, private_data, bytes, 0);
 }
 
 void iwarp_ep_refuse(struct fabric_ep *ep, int status, const void *private_data, size_t bytes)
@@ -150,7 +154,7 @@ void iwarp_ep_refuse(struct fabric_ep *ep, int status, const void *private_data,
 	ep->state = IWARP_EP_ENDED;
 	ep->conn = NULL;
 	ep->established_status = status;
-	set_private_data(ep, private_data, bytes);
+	set_private_data(ep, private_data, bytes, ep->fabric->caps.private_reject_bytes);
 	iwarp_flush(ep);
 	tell(ep, IWARP_TELL_ESTABLISHED);
 }

@@ -63,6 +63,8 @@ int iwarp_fabric_open(const struct iwarp_options *options, const struct xd_engin
 		.caps = iwarp_caps,
 	};
 	take_options(f, options);
+	f->profile = options->profile;
+	iwarp_profile_apply(f->profile, &f->caps);
 	for (size_t i = 0; i < IWARP_BUCKETS; i++) {
 		xc_list_init(&f->owners[i]);
 		xc_list_init(&f->listeners[i]);

@@ -123,6 +123,8 @@ int iwarp_mw_alloc(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw
 
 	(void)done;
 	XC_CHECK(pd, IWARP_PD_MAGIC);
+	if (pd->fabric->caps.keys != FABRIC_KEYS_WINDOW)
+		return -EOPNOTSUPP;
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return -ENOMEM;

@@ -28,6 +28,7 @@
 #include "daemon/fabric/fabric.h"
 #include "daemon/fabric/iwarp/iwarp.h"
 #include "daemon/fabric/iwarp/mpa.h"
+#include "daemon/fabric/iwarp/profile.h"
 #include "daemon/fabric/region.h"
 #include "daemon/fabric/saboteur.h"
 
@@ -430,6 +431,7 @@ struct fabric {
 	uint64_t rnr_ns, mpa_ns, stall_ns;
 	uint32_t ep_limit, eps;
 	bool no_wire, no_shortcut;
+	const struct iwarp_profile *profile; /* NULL = none */
 	struct mpa_wants wants;
 	uint32_t sink_stag; /* of our READs: names no memory */
 	uint32_t objects; /* pds, listeners, conns: for close */
@@ -454,6 +456,19 @@ struct fabric {
 
 	bool kicked, in_progress;
 };
+
+/* What the sink of a READ needs. Some devices check it as they check any tagged buffer. */
+static inline int iwarp_sink_right(const struct fabric_ep *ep)
+{
+	return IBV_ACCESS_LOCAL_WRITE |
+	       (ep->fabric->caps.read_sink_remote_write ? IBV_ACCESS_REMOTE_WRITE : 0);
+}
+
+/* How long private data is for a peer in this daemon. */
+static inline uint16_t iwarp_padded(const struct fabric *f, size_t bytes, uint16_t pad_bytes)
+{
+	return f->caps.private_data_padded && bytes < pad_bytes ? pad_bytes : (uint16_t)bytes;
+}
 
 /* progress() has something to do. */
 void iwarp_wake(struct fabric *f);

@@ -135,6 +135,31 @@ static int describe_send(struct fabric_ep *ep, const struct ibv_send_wr *wr, str
 	}
 }
 
+/* What the caps do not promise: under a profile that is less than can be done. */
+static int check_caps(const struct fabric_caps *caps, const struct ibv_send_wr *wr)
+{
+	bool windows = caps->keys == FABRIC_KEYS_WINDOW;
+
+	switch (wr->opcode) {
+	case IBV_WR_RDMA_READ:
+		if (wr->num_sge > (int)caps->max_sge_rd)
+			return -EINVAL;
+		break;
+	case IBV_WR_SEND_WITH_INV:
+		if (!caps->remote_invalidate)
+			return -EOPNOTSUPP;
+		break;
+	case IBV_WR_BIND_MW:
+	case IBV_WR_LOCAL_INV:
+		if (!windows)
+			return -EOPNOTSUPP;
+		break;
+	default:
+		break;
+	}
+	return caps->signal_all && !(wr->send_flags & IBV_SEND_SIGNALED) ? -EINVAL : 0;
+}
+
 static int post_one_send(struct fabric_ep *ep, const struct ibv_send_wr *wr)
 {
 	struct iwarp_wr *slot = free_slot(&ep->sq);
@@ -144,6 +169,9 @@ static int post_one_send(struct fabric_ep *ep, const struct ibv_send_wr *wr)
 	/* An inline segment would be an address of the daemon's own. */
 	if (n < 0 || (uint32_t)n > ep->sq.max_sge || (wr->send_flags & IBV_SEND_INLINE))
 		return -EINVAL;
+	err = check_caps(&ep->fabric->caps, wr);
+	if (err)
+		return err;
 	if (!slot)
 		return -ENOMEM;
 	*slot = (struct iwarp_wr){
@@ -152,7 +180,7 @@ static int post_one_send(struct fabric_ep *ep, const struct ibv_send_wr *wr)
 	err = describe_send(ep, wr, slot);
 	if (err)
 		return err;
-	if (copy_sges(&ep->sq, slot, wr->sg_list, n) > IWARP_MESSAGE_BYTES_MAX)
+	if (copy_sges(&ep->sq, slot, wr->sg_list, n) > ep->fabric->caps.max_message_bytes)
 		return -EMSGSIZE;
 	ep->sq.count++;
 	return 0;

@@ -69,9 +69,9 @@ static bool is_read(const struct iwarp_wr *wr)
 }
 
 /* Of the own memory of a work request. */
-static int own_right(const struct iwarp_wr *wr)
+static int own_right(const struct fabric_ep *ep, const struct iwarp_wr *wr)
 {
-	return is_read(wr) ? IBV_ACCESS_LOCAL_WRITE : 0;
+	return is_read(wr) ? iwarp_sink_right(ep) : 0;
 }
 
 static int remote_right(const struct iwarp_wr *wr)
@@ -154,7 +154,7 @@ static bool begin(struct fabric_ep *ep, const struct iwarp_wr *wr,
 
 	*ret_failure = NULL;
 	if (!iwarp_list_access(ep, iwarp_queue_sges(&ep->sq, wr), wr->total_bytes,
-				own_right(wr))) {
+				own_right(ep, wr))) {
 		*ret_failure = &local_protection;
 		return true;
 	}
@@ -189,8 +189,8 @@ static bool own_end(struct fabric_ep *ep, const struct iwarp_wr *wr, uint64_t by
 	const struct ibv_sge *s = iwarp_seek(iwarp_queue_sges(&ep->sq, wr), &c->sge, &c->sge_done);
 
 	ret->bytes = xc_min_u64(bytes, s->length - c->sge_done);
-	return iwarp_local_access(ep, s->lkey, s->addr + c->sge_done, ret->bytes, own_right(wr),
-				  &ret->span);
+	return iwarp_local_access(ep, s->lkey, s->addr + c->sge_done, ret->bytes,
+				  own_right(ep, wr), &ret->span);
 }
 
 static bool recv_end(struct fabric_ep *ep, uint64_t bytes, struct end *ret)
@@ -274,11 +274,25 @@ static const struct failure *move(struct fabric_ep *ep, const struct iwarp_wr *w
  * ---------------------------------------------------------------------------------------- ending
  */
 
+/* What the side that asked hears of a failure; some devices do not tell it what the peer refused. */
+static enum ibv_wc_status told(const struct fabric_ep *ep, const struct failure *f)
+{
+	const struct iwarp_profile *p = ep->fabric->profile;
+	bool by_peer = f->status == IBV_WC_REM_ACCESS_ERR || f->status == IBV_WC_REM_OP_ERR ||
+		       f->status == IBV_WC_REM_INV_REQ_ERR;
+
+	if (!p || !by_peer)
+		return f->status;
+	if (is_read(iwarp_queue_head(&ep->sq)))
+		return p->refused_reads_flush ? IBV_WC_WR_FLUSH_ERR : f->status;
+	return p->refusals_come_late ? IBV_WC_SUCCESS : f->status;
+}
+
 static void fail(struct fabric_ep *ep, const struct failure *f)
 {
 	struct fabric_ep *peer = ep->peer;
 
-	iwarp_complete_send(ep, f->status);
+	iwarp_complete_send(ep, told(ep, f));
 	if (f->recv_status != IBV_WC_SUCCESS)
 		iwarp_complete_recv(peer, f->recv_status, 0, 0);
 	iwarp_ep_end(ep, f->reason, f->peer_reason);

@@ -268,7 +268,7 @@ static void begin_wr(struct fabric_ep *ep)
 		return;
 	}
 	if (!iwarp_list_access(ep, iwarp_queue_sges(&ep->sq, wr), wr->total_bytes,
-			       is_read ? IBV_ACCESS_LOCAL_WRITE : 0)) {
+			       is_read ? iwarp_sink_right(ep) : 0)) {
 		wr_fails(ep, IBV_WC_LOC_PROT_ERR, -XP_E_LOCAL_ACCESS);
 		return;
 	}
