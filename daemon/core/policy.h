@@ -70,6 +70,7 @@ struct xd_iwarp_policy {
 	uint32_t ird, ord;
 	/* incoming connections that have not said what they want, in all and of one address */
 	uint32_t handshakes, handshakes_per_host;
+	char profile[16]; /* whose limits and habits it has; "" = none but its own */
 };
 
 struct xd_policy {

@@ -16,6 +16,7 @@
 #include "common/cleanup.h"
 #include "common/slots.h"
 #include "common/units.h"
+#include "daemon/fabric/iwarp/profile.h"
 #include "daemon/io/config_syntax.h"
 
 enum section {
@@ -78,6 +79,7 @@ enum {
 	IWARP_SHORTCUT,
 	IWARP_IRD,
 	IWARP_ORD,
+	IWARP_PROFILE,
 	IWARP_HANDSHAKES,
 	IWARP_HANDSHAKES_PER_HOST,
 };
@@ -86,6 +88,7 @@ static const struct xd_config_setting iwarp_settings[] = {
 	[IWARP_SHORTCUT] = { .name = "shortcut" },
 	[IWARP_IRD] = { .name = "ird" },
 	[IWARP_ORD] = { .name = "ord" },
+	[IWARP_PROFILE] = { .name = "profile" },
 	[IWARP_HANDSHAKES] = { .name = "handshakes" },
 	[IWARP_HANDSHAKES_PER_HOST] = { .name = "handshakes_per_host" },
 	{ .name = NULL },
@@ -459,6 +462,22 @@ static void read_u32(struct reader *r, const struct xd_config_item *item, uint64
 		*ret = (uint32_t)value;
 }
 
+static void read_profile(struct reader *r, const struct xd_config_item *item)
+{
+	char *ret = r->policy->iwarp.profile, names[128] = "";
+	size_t used = 0;
+
+	if (iwarp_profile_find(item->text)) {
+		snprintf(ret, sizeof(r->policy->iwarp.profile), "%s", item->text);
+		return;
+	}
+	for (const struct iwarp_profile *p = iwarp_profiles; p->name && used < sizeof(names); p++)
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+					 used ? ", " : "", p->name);
+	xd_config_error(r->errors, item->line, "%s: there is no \"%s\" (valid names: %s)",
+			name_of(item), item->text, names);
+}
+
 static void read_iwarp(struct reader *r, const struct xd_config_item *item)
 {
 	struct xd_iwarp_policy *p = &r->policy->iwarp;
@@ -475,6 +494,9 @@ static void read_iwarp(struct reader *r, const struct xd_config_item *item)
 		break;
 	case IWARP_ORD:
 		read_u32(r, item, READS_MAX, &p->ord);
+		break;
+	case IWARP_PROFILE:
+		read_profile(r, item);
 		break;
 	case IWARP_HANDSHAKES:
 		read_u32(r, item, HANDSHAKES_MAX, &p->handshakes);

@@ -11,6 +11,7 @@
 
 #include "common/cleanup.h"
 #include "daemon/fabric/iwarp/iwarp.h"
+#include "daemon/fabric/iwarp/profile.h"
 #include "daemon/fabric/region.h"
 #include "daemon/io/config.h"
 #include "daemon/io/devices.h"
@@ -105,7 +106,8 @@ static bool iwarp_differs(const struct xd_iwarp_policy *a, const struct xd_iwarp
 {
 	return a->crc != b->crc || a->shortcut != b->shortcut || a->ird != b->ird ||
 	       a->ord != b->ord || a->handshakes != b->handshakes ||
-	       a->handshakes_per_host != b->handshakes_per_host;
+	       a->handshakes_per_host != b->handshakes_per_host ||
+	       strcmp(a->profile, b->profile) != 0;
 }
 
 static void reload(struct daemon *d)
@@ -199,6 +201,7 @@ static int open_fabrics(struct daemon *d, const struct xd_engine_ref *ref)
 		.no_shortcut = !p->shortcut,
 		.ird = (uint16_t)p->ird,
 		.ord = (uint16_t)p->ord,
+		.profile = iwarp_profile_find(p->profile),
 		.handshakes = p->handshakes,
 		.handshakes_per_host = p->handshakes_per_host,
 	};

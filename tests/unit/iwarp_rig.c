@@ -88,10 +88,12 @@ static const struct fabric_events events = {
  * ------------------------------------------------------------------------------------------- rig
  */
 
+const struct iwarp_profile *rig_profile;
+
 void rig_init(struct rig *rig)
 {
 	const struct iwarp_options options = {
-		.rnr_ms = RNR_MS, .ep_limit = RIG_PROGS, .no_wire = true,
+		.rnr_ms = RNR_MS, .ep_limit = RIG_PROGS, .no_wire = true, .profile = rig_profile,
 	};
 	struct xd_engine_ref ref = fake_engine_ref(&rig->engine);
 

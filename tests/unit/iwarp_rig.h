@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "daemon/fabric/iwarp/iwarp.h"
+#include "daemon/fabric/iwarp/profile.h"
 #include "tests/unit/fake_engine.h"
 
 #define PAGE 4096u
@@ -61,6 +62,9 @@ struct rig {
 	unsigned int n_progs;
 	bool in_progress;
 };
+
+/* Of the fabric of the next rig_init(); NULL = none. */
+extern const struct iwarp_profile *rig_profile;
 
 void rig_init(struct rig *rig);
 void rig_done(struct rig *rig);

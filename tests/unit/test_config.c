@@ -64,6 +64,7 @@ static void assert_is_shipped(const struct xd_policy *p)
 	assert_int_equal(p->iwarp.ord, shipped.iwarp.ord);
 	assert_int_equal(p->iwarp.handshakes, shipped.iwarp.handshakes);
 	assert_int_equal(p->iwarp.handshakes_per_host, shipped.iwarp.handshakes_per_host);
+	assert_string_equal(p->iwarp.profile, "");
 }
 
 static void an_empty_file_is_the_default(void **state)
@@ -98,7 +99,7 @@ static void all_that_can_be_said(void **state)
 		    "\"::1\"} }\n"
 		    "allow { connect = {10.0.0.0/8} connect += {11.0.0.0/8} }\n"
 		    "allow { users = {14} accept = {10.1.0.0/16, \"fd00::/8\"} }\n"
-		    "device 'iwarp' { crc = yes shortcut = \"no\" ird = 128 ord = 1\n"
+		    "device 'iwarp' { crc = yes shortcut = \"no\" ird = 128 ord = 1 profile = worst\n"
 		    "  handshakes = 64K handshakes_per_host = 2 }\n"
 		    "times { hello = 1 connect = 2s revoke = 300ms progress = 1m drain = 0s }\n"
 		    "handshakes = 12\n",
@@ -143,6 +144,7 @@ static void all_that_can_be_said(void **state)
 	assert_int_equal(p.iwarp.ord, 1);
 	assert_int_equal(p.iwarp.handshakes, 65536);
 	assert_int_equal(p.iwarp.handshakes_per_host, 2);
+	assert_string_equal(p.iwarp.profile, "worst");
 	assert_true(p.hello_ms == 1000 && p.connect_ms == 2000 && p.revoke_ms == 300);
 	assert_true(p.progress_ms == 60000 && p.drain_ms == 0);
 	assert_int_equal(p.handshakes, 12);
@@ -193,6 +195,9 @@ static void mistakes_are_told(void **state)
 		{ "device iwarp { crc = true shortcut = 0 }",
 		  "F:1: crc: \"true\" is neither yes nor no\n"
 		  "F:1: shortcut: \"0\" is neither yes nor no\n" },
+		{ "device iwarp { profile = mlx3 }",
+		  "F:1: profile: there is no \"mlx3\" (valid names: mthca, mlx4, mlx5, cxgb4, siw, rxe, "
+		  "worst)\n" },
 		{ "device iwarp { crd = no }",
 		  "F:1: unknown setting \"crd\" in \"device\" (nearest valid name: \"crc\")\n" },
 		{ "allow { connect = {::ffff:10.0.0.0/104} }",
