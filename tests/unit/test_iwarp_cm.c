@@ -409,8 +409,7 @@ static void routes(void **state)
 	assert_int_equal(ops->route(rig.f, &here, why, sizeof(why)), 0);
 	assert_string_equal(why, "both ends are on this host: one copy inside the daemon");
 	assert_int_equal(ops->route(rig.f, &there, why, sizeof(why)), -ENETUNREACH);
-	assert_non_null(strstr(why, "192.0.2.1:9 is not an address of this host"));
-	assert_non_null(strstr(why, "programs of one host only"));
+	assert_non_null(strstr(why, "not an address of this host"));
 	assert_int_equal(ops->route(rig.f, &any, why, sizeof(why)), -ENETUNREACH);
 	prog_ep(&a);
 	assert_int_equal(ops->ep_connect(a.ep, &there, NULL, 0), -ENETUNREACH);

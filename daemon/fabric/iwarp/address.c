@@ -71,13 +71,13 @@ int iwarp_route(struct fabric *f, const struct xc_addr *dst, char *ret_why, size
 	if (!err) {
 		snprintf(ret_why, size, "both ends are on this host: %s",
 			 f->no_shortcut ? "iWARP over TCP"
+			 : f->no_wire	? "one copy inside the daemon"
 					: "one copy inside the daemon, or iWARP over TCP to another");
 		return 0;
 	}
 	if (f->no_wire)
 		return no_route(ret_why, size,
-				"it is not an address of this host, and the daemon is configured "
-				"to use no TCP");
+				"it is not an address of this host, and this daemon uses no TCP");
 	plain.port = plain.port ? plain.port : 9; /* connect(2) wants one */
 	err = fabric_source(&plain, &from);
 	*strrchr(xc_addr_format(&plain, to_text), ':') = '\0';

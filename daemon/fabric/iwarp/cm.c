@@ -230,6 +230,12 @@ void iwarp_conn_lost(struct fabric_conn *c)
 	tell_gone(c);
 }
 
+static bool may_ask(const struct fabric *f, const struct fabric_listener *l,
+		    const struct xc_addr *peer)
+{
+	return !f->events.peer_allowed || f->events.peer_allowed(l->ctx, peer);
+}
+
 /* From progress(). */
 static void conn_tell(struct iwarp_pending *p)
 {
@@ -245,7 +251,7 @@ static void conn_tell(struct iwarp_pending *p)
 		return;
 	}
 	l = listener_at(f, &c->dst);
-	if (l) {
+	if (l && may_ask(f, l, &c->peer)) {
 		conn_ask(c, l);
 		return;
 	}

@@ -140,6 +140,8 @@ static bool iwarp_progress(struct fabric *f, uint64_t budget_bytes)
 	stream_run_busy(f);
 	iwarp_tell(f);
 	more = iwarp_run_turns(f, budget_bytes);
+	/* Before anybody polls: why a connection ended is heard before what it flushed. */
+	iwarp_tell(f);
 	stream_bury(f);
 	f->in_progress = false;
 	return more || !xc_list_empty(&f->pending) || !xc_list_empty(&f->busy);

@@ -26,6 +26,8 @@
 #define NEXT_HEADER_BYTES (MPA_LENGTH_BYTES + DDP_UNTAGGED_BYTES)
 #define SPANS 8
 #define CALL_COST_BYTES 1024u
+/* rx.buf is cleared up when less is left. With a CRC, what is staged is less than one FPDU then. */
+#define ROOM_BYTES (STREAM_BUFFER_BYTES - UINT16_MAX - 16u)
 
 enum progress {
 	GO_ON,
@@ -132,6 +134,7 @@ static enum progress header(struct iwarp_stream *s)
 		return NEED_MORE;
 	memcpy(&length, p, sizeof(length));
 	rx->ulpdu_bytes = be16toh(length);
+	rx->has_request = false;
 	if (s->terms.crc) {
 		r = check_crc(s);
 		if (r != GO_ON)
@@ -152,6 +155,7 @@ static enum progress header(struct iwarp_stream *s)
 		if (staged(rx) < need + RDMAP_READ_REQUEST_BYTES)
 			return NEED_MORE;
 		rdmap_read_request_decode(p + need, &rx->request);
+		rx->has_request = true;
 		need += RDMAP_READ_REQUEST_BYTES;
 	}
 	rx->payload_bytes = rx->payload_left = MPA_LENGTH_BYTES + rx->ulpdu_bytes - need;
@@ -261,7 +265,7 @@ static size_t fetch(struct iwarp_stream *s)
 	struct iovec iov;
 	size_t n;
 
-	if (rx->begin && rx->begin > STREAM_BUFFER_BYTES / 2) {
+	if (STREAM_BUFFER_BYTES - rx->end < ROOM_BYTES) {
 		memmove(rx->buf, rx->buf + rx->begin, staged(rx));
 		rx->end -= rx->begin;
 		rx->begin = 0;

@@ -64,7 +64,8 @@ static void timer_fired(struct xd_timer *t)
 	if (s->state == STREAM_CONNECTING || s->state == STREAM_ASKING)
 		stream_lost(s, -ETIMEDOUT);
 	else
-		stream_close(s, true);
+		/* What was handed over goes on its way behind our back, as long as TCP likes. */
+		stream_close(s, !s->said_fin);
 }
 
 void stream_limit(struct iwarp_stream *s, uint64_t ns)
@@ -336,7 +337,7 @@ static void append_terminate(struct iwarp_stream *s, enum rdmap_error error, boo
 		t.has_segment = true;
 		t.ulpdu_bytes = (uint16_t)rx->ulpdu_bytes;
 		t.header = rx->header;
-		t.has_request = rx->header.op == RDMAP_READ_REQUEST && !rx->header.tagged;
+		t.has_request = rx->has_request;
 		t.request = rx->request;
 	}
 	tx_append(s, &h, body, (uint32_t)rdmap_terminate_encode(&t, body), TX_ENDS_TERMINATE);

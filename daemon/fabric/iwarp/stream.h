@@ -118,7 +118,8 @@ struct iwarp_rx {
 	uint32_t begin, end; /* staged, not consumed */
 	enum rx_phase phase;
 	struct ddp_header header;
-	struct rdmap_read_request request; /* of a READ request */
+	bool has_request; /* the next is of this segment */
+	struct rdmap_read_request request;
 	uint32_t ulpdu_bytes, header_bytes; /* header_bytes: with the length, and what of the body belongs to it */
 	uint32_t payload_left, trailer_left;
 	uint32_t payload_bytes;
