@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What a configuration says, as clients see it; its syntax has tests of its own."""
 import os
+import signal
 import subprocess
 
-from harness import DAEMON_UID, GID, ROOT, check, equal, test
+from harness import DAEMON_UID, GID, ROOT, check, equal, test, until
+from test_tools import MIB, Served, digest, make
 
 
 @test(daemon=False)
@@ -63,3 +65,51 @@ def a_bound_of_handshakes(t):
 def groups_that_one_is_not_in_do_not_count(t):
     for _ in range(5):
         t.session()
+
+
+@test(daemon=False)
+def settings_of_iwarp_hold_from_the_next_start(t):
+    d = t.more_daemon('device iwarp { ird = 8 }')
+    hint = 'hold from the next start'
+    for config, hints in (('device iwarp { ird = 8 crc = no }', 0), ('device iwarp { ird = 9 }', 1),
+                          ('device iwarp { ird = 8 handshakes = 9 }', 2), ('device iwarp { ird = 8 }', 2)):
+        read = d.stderr().count('was read again')
+        d.write_config(config)
+        d.process.send_signal(signal.SIGHUP)
+        until(lambda n=read: d.stderr().count('was read again') > n, 'it reads ' + config)
+        until(lambda n=hints: d.stderr().count(hint) == n, 'it says that %d times: %s' % (hints, config))
+    equal(d.stop(), 0, 'status')
+
+
+def moves(t):
+    """Whatever such a device cannot do, files arrive."""
+    served = Served(t, '--writable')
+    source, back = os.path.join(t.dir, 'source'), os.path.join(t.dir, 'back')
+    for size in (0, 1, 4095, 3 * MIB + 17):
+        make(source, size, size)
+        status, _, errors = t.xferctl('put', source, served.url + 'f')
+        equal(status, 0, 'status of put of %d bytes (%s)' % (size, errors))
+        status, _, errors = t.xferctl('get', served.url + 'f', back)
+        equal(status, 0, 'status of get of %d bytes (%s)' % (size, errors))
+        equal(digest(back), digest(source), 'SHA-256')
+    served.alive()
+
+
+@test(config='device iwarp { profile = mlx5 }', timeout=60)
+def files_move_as_on_mlx5(t):
+    moves(t)
+
+
+@test(config='device iwarp { profile = cxgb4 }', timeout=60)
+def files_move_as_on_cxgb4(t):
+    moves(t)
+
+
+@test(config='device iwarp { profile = siw }', timeout=60)
+def files_move_as_on_siw(t):
+    moves(t)
+
+
+@test(config='device iwarp { profile = worst }', timeout=60)
+def files_move_as_on_the_worst(t):
+    moves(t)
