@@ -505,12 +505,14 @@ bool stream_can_run(const struct fabric_ep *ep)
 
 uint64_t stream_run(struct fabric_ep *ep, uint64_t allowance_bytes)
 {
+	/* Never nothing: a turn that costs nothing would come again, for ever. */
+	const uint64_t half_bytes = allowance_bytes / 2 + 1;
 	uint64_t cost = 0;
 
 	/* Receiving first: what it brings may be what sending waits for. */
 	if (rx_has_work(ep->stream))
-		cost += rx_run(ep->stream, allowance_bytes / 2);
+		cost += rx_run(ep->stream, half_bytes);
 	if (ep->stream && tx_has_work(ep->stream))
-		cost += tx_run(ep, allowance_bytes / 2);
+		cost += tx_run(ep, half_bytes);
 	return cost;
 }
