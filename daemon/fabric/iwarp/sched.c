@@ -122,7 +122,8 @@ bool iwarp_run_turns(struct fabric *f, uint64_t budget_bytes)
 					   : iwarp_execute(ep, allowance);
 
 		iwarp_schedule(ep);
-		budget_bytes -= xc_min_u64(cost, budget_bytes);
+		/* A turn costs something, whatever came of it: or this would not end. */
+		budget_bytes -= xc_min_u64(cost ? cost : 1, budget_bytes);
 		report_fault(f); /* the last: it may destroy ep */
 	}
 	return !xc_list_empty(&f->turns);
