@@ -30,6 +30,8 @@ LOOPBACK = ADDRESS.startswith('127.')
 # How soon a SEND fails that meets no RECV: never by itself where the fabric is a device that speaks iWARP,
 # which ends the connection instead, and lets the SEND succeed.
 WAITS_FOR_RECV = FABRIC != 'siw'
+# Private data arrives with zeros behind it.
+PADS = FABRIC == 'rxe'
 # All time-outs are multiplied by this: an emulated machine is slow.
 SLOW = int(os.environ.get('XFER_TEST_SLOW', '1'))
 

@@ -199,6 +199,8 @@ def connects_that_are_refused(t):
                         (private(version=2), 'version 1'), (private(operation=3), 'serve'),
                         (private(flags=0x8000), 'serve'), (private(PUT), 'read-only'),
                         (private()[:7], 'serve'), (private() + b'\0' * 40 + b'x', 'serve')):
+        if len(data) == 7 and raw.PADS:
+            continue  # with a zero behind it, it is a whole one
         a = Asker(t, served, data_of_connect=data)
         equal(a.connected.status, E.REJECTED, 'status for %r' % data)
         answer = a.connected.private_data
@@ -330,15 +332,16 @@ def who_does_not_listen(t):
 def the_silent_and_the_many(t):
     served = Served(t, '--clients', '8')
     make(served.path('f'), 100)
-    askers = [Asker(t, served) for _ in range(4)]
+    # Half of the places for one user; the other half is for others. Through a device nobody knows who it is.
+    askers = [Asker(t, served) for _ in range(4 if raw.LOOPBACK else 8)]
     for a in askers:
         equal(a.connected.status, 0, 'status of connect')
-    # Half of the places for one user; the other half is for others.
     late = Asker(t, served)
     equal(late.connected.status, E.REJECTED, 'status of one too many')
     check(b'as many clients' in late.connected.private_data, 'why: %r' % late.connected.private_data)
     late.close()
-    still_serves(t, served)
+    if raw.LOOPBACK:
+        still_serves(t, served)
     askers.pop().close()
     until(lambda: Asker(t, served).connected.status == 0, 'the place is free again')
 

@@ -248,7 +248,7 @@ def sessions_as_fast_as_can_be(t):
         except (Ended, Failed) as e:
             status_is(e, E.QUOTA, E.SLOW_CLOSE)
     t.note('%d sessions in two seconds' % made)
-    check(made > 100, 'only %d sessions' % made)
+    check(made > (100 if raw.SLOW == 1 else 10), 'only %d sessions' % made)
 
 
 @contextlib.contextmanager
@@ -308,7 +308,7 @@ def a_packet_of_long_lists_beside_another_client(t):
         asked += 1
         s.pump()
     t.note('answered %d times meanwhile' % asked)
-    check(asked >= 30, 'another client was answered %d times meanwhile' % asked)
+    check(asked >= (30 if raw.SLOW == 1 else 6), 'another client was answered %d times meanwhile' % asked)
     equal({c.status for c in s.completions.values()}, {-22}, 'statuses')
     equal(s.order, list(range(1000, 1000 + many)), 'the order of completions')
 
