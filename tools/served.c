@@ -413,15 +413,18 @@ static const struct link_ops link_ops = {
 
 static void on_ready(struct served *s)
 {
-	const struct fp_connect c = {
-		.operation = s->operation,
-		.flags = s->invalidate ? FP_FLAG_INVALIDATE : 0,
-	};
+	struct xfer_ep_info info = {.size = sizeof(info)};
+	struct fp_connect c = {.operation = s->operation};
 	uint8_t data[FP_CONNECT_BYTES];
-	int r;
+	int r = xfer_ep_info(s->link.ep, &info);
 
-	link_post_recvs(&s->link);
-	r = link_pump(&s->link) ? -EAGAIN : 0;
+	if (r == 0) {
+		/* It takes both: a fabric that ends no grants for a peer sends no such SEND. */
+		s->invalidate = s->invalidate && info.remote_invalidatable;
+		c.flags = s->invalidate ? FP_FLAG_INVALIDATE : 0;
+		link_post_recvs(&s->link);
+		r = link_pump(&s->link) ? -EAGAIN : 0;
+	}
 	if (r == 0 && !s->link.is_broken)
 		r = xfer_accept(s->link.ep, data, fp_encode_connect(&c, data));
 	if (r < 0)

@@ -22,6 +22,7 @@ void xd_transfer_limits(const struct xd_transfer *t, struct xd_plan_limits *ret)
 					.stage = t->plan.rung == XD_RUNG_STAGE };
 	if (t->request.opcode == XP_OP_READ) {
 		ret->max_sge = caps->max_sge_rd;
+		ret->short_in_page = caps->short_read_in_page && !XD_SABOTAGE("cross-a-page");
 	} else if (t->request.opcode == XP_OP_RECV) {
 		ret->max_sge = caps->max_recv_sge;
 		ret->stage_bytes = ep->rings[XD_RING_RECV].ready

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "common/checked.h"
+#include "daemon/fabric/fabric.h"
 
 static bool has_remote(const struct xd_shape *s)
 {
@@ -85,12 +86,23 @@ static void advance_remote(const struct xd_shape *s, struct xd_cursor *c, uint64
 	}
 }
 
+/* Does it lie, at the peer, in two pages, and is so short that it must not? Then *ret_bytes: how much
+ * of it lies in the first. */
+static bool must_end_in_page(const struct xd_plan_limits *limits, const struct xd_piece *p,
+			     uint64_t *ret_bytes)
+{
+	*ret_bytes = FABRIC_PAGE_BYTES - p->remote_address % FABRIC_PAGE_BYTES;
+	return limits->short_in_page && p->bytes <= FABRIC_SHORT_BYTES && p->bytes > *ret_bytes;
+}
+
 static bool next_remote(const struct xd_shape *s, const struct xd_plan_limits *limits,
 			struct xd_cursor *c, struct xd_piece *p)
 {
+	struct xd_cursor from;
 	uint64_t run;
 
 	advance_remote(s, c, 0); /* over empty ones */
+	from = *c;
 	if (c->remote == s->n_remote)
 		return false;
 	p->remote_address = s->remote[c->remote].address + c->remote_done;
@@ -99,6 +111,12 @@ static bool next_remote(const struct xd_shape *s, const struct xd_plan_limits *l
 			 limits->stage ? xc_min_u64(limits->wr_bytes, XD_PLAN_STAGE_BYTES)
 				       : limits->wr_bytes);
 	take_local(s, limits, c, run, p);
+	if (must_end_in_page(limits, p, &run)) {
+		*c = from;
+		p->n_sge = 0;
+		p->bytes = 0;
+		take_local(s, limits, c, run, p);
+	}
 	advance_remote(s, c, p->bytes);
 	return p->bytes > 0;
 }

@@ -21,6 +21,7 @@ struct xd_plan_limits {
 	uint32_t max_sge;     /* 1 to XD_PLAN_SGE_MAX */
 	uint64_t wr_bytes;    /* most bytes of one work request, at most 2^32 - 1 */
 	uint64_t stage_bytes; /* most bytes of a message that goes through a slab; 0 = none may */
+	bool short_in_page;   /* as fabric_caps.short_read_in_page, of a READ */
 	bool stage;	      /* through a slab, whatever the SG list could do */
 };
 

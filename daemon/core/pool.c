@@ -162,6 +162,16 @@ int xd_slab_new(struct xd_pd *pd, uint64_t size_bytes, int access,
 
 /* ------------------------------------------------------------------ rings */
 
+/* Some devices send wrong bytes where few of them lie in two pages (fabric.h). */
+static uint64_t to_next_page(uint64_t at, uint64_t bytes)
+{
+	uint64_t in_page = FABRIC_PAGE_BYTES - at % FABRIC_PAGE_BYTES;
+
+	return bytes <= FABRIC_SHORT_BYTES && bytes > in_page && !XD_SABOTAGE("cross-a-page")
+		       ? in_page
+		       : 0;
+}
+
 int xd_ring_take(struct xd_ring *ring, uint64_t bytes, uint64_t *ret_offset)
 {
 	uint64_t size = ring->slab->size_bytes, at, skip;
@@ -170,10 +180,12 @@ int xd_ring_take(struct xd_ring *ring, uint64_t bytes, uint64_t *ret_offset)
 	if (ring->head == ring->tail)
 		ring->head = ring->tail = 0; /* from the start: all of it is one piece */
 	at = ring->tail % size;
-	skip = at + bytes > size ? size - at : 0;
+	skip = to_next_page(at, bytes);
+	if (at + skip + bytes > size)
+		skip = size - at;
 	if (ring->tail + skip + bytes - ring->head > size && !XD_SABOTAGE("overrun-a-ring"))
 		return -EAGAIN;
 	ring->tail += skip + bytes;
-	*ret_offset = skip ? 0 : at;
+	*ret_offset = (at + skip) % size;
 	return 0;
 }

@@ -42,6 +42,9 @@ struct fabric_region; /* client memory mapped by the daemon */
 
 #define FABRIC_PRIVATE_DATA_MAX 256
 #define FABRIC_NAME_MAX 64
+/* What is short where short_read_in_page is set, and the pages that count there. */
+#define FABRIC_SHORT_BYTES 32
+#define FABRIC_PAGE_BYTES 4096
 
 enum fabric_kind { FABRIC_IWARP_SOFT, FABRIC_IWARP, FABRIC_ROCE, FABRIC_IB };
 
@@ -93,6 +96,12 @@ struct fabric_caps {
 	bool immediate;		/* WITH_IMM completes */
 	/* the local side of a READ must be remotely writable (iWARP) */
 	bool read_sink_remote_write;
+	/*
+	 * a READ of at most FABRIC_SHORT_BYTES that crosses the end of a page at the peer may bring
+	 * wrong bytes, and success (siw): cut there. Of a WRITE or SEND the same holds at its
+	 * source, which is always a slab then.
+	 */
+	bool short_read_in_page;
 	/* a SEND that finds no RECV waits, then fails; else the connection ends, and it may succeed
 	 */
 	bool receiver_not_ready;

@@ -111,8 +111,8 @@ def with_address(config):
 
 
 class Daemon:
-    # What a daemon of these tests found out of the devices, by file name. It takes seconds in a guest: the others
-    # are told.
+    # What was found out of the devices, by file name: by an earlier daemon, or by whoever gave its state directory
+    # in XFER_TEST_STATE. It takes seconds in a guest: the others are told.
     tested = {}
 
     def __init__(self, build, top, config=None, nofile=None, preload=None, env=None, netns=None):
@@ -128,6 +128,14 @@ class Daemon:
         self.nofile, self.preload, self.env, self.netns = nofile, preload, env or {}, netns
         self.process = None
         self.write_config(config or '')
+        if not self.tested and os.environ.get('XFER_TEST_STATE'):
+            self.remember(os.environ['XFER_TEST_STATE'])
+
+    def remember(self, directory):
+        for path in glob.glob(os.path.join(directory, 'selftest-*')):
+            if '.' not in os.path.basename(path):
+                with open(path, 'rb') as f:
+                    self.tested[os.path.basename(path)] = f.read()
 
     def write_config(self, config):
         with open(self.config_path, 'w', encoding='utf-8') as f:
@@ -159,10 +167,7 @@ class Daemon:
         until(self.answers, 'the daemon listens; it says: ' + self.stderr()[-2000:], 20)
         if raw.FABRIC != 'iwarp':
             until(self.drives, 'the daemon drives %s; it says: %s' % (raw.FABRIC, self.stderr()[-2000:]), 60, 0.2)
-        for path in glob.glob(os.path.join(self.dir, 'selftest-*')):
-            if '.' not in os.path.basename(path):
-                with open(path, 'rb') as f:
-                    self.tested[os.path.basename(path)] = f.read()
+        self.remember(self.dir)
         return self
 
     def drives(self):

@@ -104,6 +104,11 @@ class Peer:
             if message[0] == RESULT:
                 return struct.unpack('>I', message[4:8])[0], message[8:].decode()
 
+    @property
+    def invalidates(self):
+        """Whether SENDs may end grants: flag bit 0."""
+        return int(bool(self.s.capabilities[self.e] & raw.INVALIDATES))
+
     def grant(self, offset, length, read=False):
         return self.s.grant(self.e, self.data.segment(offset, length), read=read)
 
@@ -152,7 +157,8 @@ def a_get_by_hand(t):
         content = f.read()
     a = Asker(t, served, data=MIB)
     equal(a.connected.status, 0, 'status of connect (%s)' % a.connected.text)
-    equal(a.connected.private_data[:8], private(GET), 'private data of accept')
+    # Asked for or not, what the fabric cannot do the server does not promise.
+    equal(a.connected.private_data[:8], private(GET, a.invalidates), 'private data of accept')
     equal(a.open('f'), 5000, 'size')
     token = a.grant(0, 5000)
     equal(a.send(grant(0, token)).status, 0, 'status of SEND')
@@ -161,7 +167,8 @@ def a_get_by_hand(t):
     equal(a.recv(), result(0), 'RESULT of the server')
     equal(a.send(result(0)).status, 0, 'status of our RESULT')
     # With flag bit 0, DONE has ended the grant.
-    equal(a.s.run(raw.REVOKE, a.e, key=token.grant).status, E.GRANT_ENDED, 'status of REVOKE')
+    equal(a.s.run(raw.REVOKE, a.e, key=token.grant).status, E.GRANT_ENDED if a.invalidates else 0,
+          'status of REVOKE')
     a.close()
     still_serves(t, served)
 
@@ -192,6 +199,8 @@ def connects_that_are_refused(t):
                         (private(version=2), 'version 1'), (private(operation=3), 'serve'),
                         (private(flags=0x8000), 'serve'), (private(PUT), 'read-only'),
                         (private()[:7], 'serve'), (private() + b'\0' * 40 + b'x', 'serve')):
+        if len(data) == 7 and raw.PADS:
+            continue  # with a zero behind it, it is a whole one
         a = Asker(t, served, data_of_connect=data)
         equal(a.connected.status, E.REJECTED, 'status for %r' % data)
         answer = a.connected.private_data
@@ -323,15 +332,16 @@ def who_does_not_listen(t):
 def the_silent_and_the_many(t):
     served = Served(t, '--clients', '8')
     make(served.path('f'), 100)
-    askers = [Asker(t, served) for _ in range(4)]
+    # Half of the places for one user; the other half is for others. Through a device nobody knows who it is.
+    askers = [Asker(t, served) for _ in range(4 if raw.LOOPBACK else 8)]
     for a in askers:
         equal(a.connected.status, 0, 'status of connect')
-    # Half of the places for one user; the other half is for others.
     late = Asker(t, served)
     equal(late.connected.status, E.REJECTED, 'status of one too many')
     check(b'as many clients' in late.connected.private_data, 'why: %r' % late.connected.private_data)
     late.close()
-    still_serves(t, served)
+    if raw.LOOPBACK:
+        still_serves(t, served)
     askers.pop().close()
     until(lambda: Asker(t, served).connected.status == 0, 'the place is free again')
 
@@ -557,7 +567,8 @@ def what_servers_do_with_chunks(t):
     for chunk in chunks:
         write(chunk)
     zeros = crc32c(b'\0' * MIB)
-    b.send(done(0, MIB, zeros), flags=raw.F_INVALIDATE, key=chunks[1][1][2])
+    inv = {'flags': raw.F_INVALIDATE, 'key': chunks[1][1][2]} if b.invalidates else {}
+    b.send(done(0, MIB, zeros), **inv)
     b.send(done(1, MIB, zeros))
     b.send(done(2, 5, crc32c(b'\0' * 5)))
     b.send(result(0))

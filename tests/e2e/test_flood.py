@@ -90,7 +90,7 @@ def connection_requests_beyond_the_backlog(t):
     for e in endpoints:
         b.call('connect', endpoint=e)
     for _ in range(8):
-        status_is(b.wait_event('connected'), E.BACKLOG)
+        status_is(b.wait_event('connected'), *raw.BACKLOGGED)
     # Four wait, and can be had; then there is room again.
     for _ in range(4):
         request = a.wait_event('connect_request', lambda x: x.listener == listener)
@@ -110,7 +110,7 @@ def a_connect_flood_at_a_sleeping_listener(t):
     _, port = a.listen()
     before = t.daemon.rss_bytes()
     statuses = []
-    for _ in range(20):
+    for _ in range(max(2, 20 // raw.SLOW)):
         endpoints = [b.call('endpoint_new', host=raw.ADDRESS, port=port).number for _ in range(50)]
         for e in endpoints:
             b.wait_event('endpoint_ready', lambda x, n=e: x.endpoint == n)
@@ -121,7 +121,7 @@ def a_connect_flood_at_a_sleeping_listener(t):
         statuses += [event.status for kind, event in b.events if kind == 'connected']
         b.events.clear()
         b.replies.clear()
-    check(set(statuses) <= {E.BACKLOG, E.FLUSHED, E.REJECTED, -125}, 'statuses %s' % set(statuses))
+    check(set(statuses) <= {*raw.BACKLOGGED, E.FLUSHED, E.REJECTED, -125}, 'statuses %s' % set(statuses))
     grown = t.daemon.rss_bytes() - before
     if not t.build.sanitized:
         check(grown < 32 * MIB, 'the daemon grew by %d bytes' % grown)
@@ -224,14 +224,15 @@ def many_small_reads_beside_a_large_one(t):
     size = 256 * MIB
     source, sink = big.a.buffer(size // 4), big.b.buffer(size // 4)
     token = big.a.grant(big.ea, source.segment())
-    reads = [big.b.start(READ, big.eb, [sink.segment()], [token.segment()]) for _ in range(40)]
+    reads = [big.b.start(READ, big.eb, [sink.segment()], [token.segment()])
+             for _ in range(raw.fewer(40))]
     m = small.a.buffer(4096)
     little = small.a.grant(small.ea, m.segment())
     n = small.b.buffer(4096)
     for _ in range(5):
         small.b.do(READ, small.eb, [n.segment()], [little.segment()])
     big.b.pump()
-    check(reads[-1] not in big.b.completions, 'the small ones waited for 2.5 GiB')
+    check(reads[-1] not in big.b.completions, 'the small ones waited for all of the large ones')
     for cookie in reads:
         status_is(big.b.finish(cookie), 0)
 
@@ -247,7 +248,7 @@ def sessions_as_fast_as_can_be(t):
         except (Ended, Failed) as e:
             status_is(e, E.QUOTA, E.SLOW_CLOSE)
     t.note('%d sessions in two seconds' % made)
-    check(made > 100, 'only %d sessions' % made)
+    check(made > (100 if raw.SLOW == 1 else 10), 'only %d sessions' % made)
 
 
 @contextlib.contextmanager
@@ -307,7 +308,7 @@ def a_packet_of_long_lists_beside_another_client(t):
         asked += 1
         s.pump()
     t.note('answered %d times meanwhile' % asked)
-    check(asked >= 30, 'another client was answered %d times meanwhile' % asked)
+    check(asked >= (30 if raw.SLOW == 1 else 6), 'another client was answered %d times meanwhile' % asked)
     equal({c.status for c in s.completions.values()}, {-22}, 'statuses')
     equal(s.order, list(range(1000, 1000 + many)), 'the order of completions')
 

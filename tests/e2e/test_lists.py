@@ -8,7 +8,6 @@ from raw import E, Ended, READ, WRITE, SEND, RECV, GRANT
 from test_transfers import BAD_SHAPE, EAGAIN, EINVAL, EMSGSIZE, SIZE, Two, pattern, unchanged
 
 E2BIG = -7
-PAGE = 4096
 
 
 def odd_lengths(rng, count, total):
@@ -19,7 +18,7 @@ def odd_lengths(rng, count, total):
 
 def scatter(rng, lengths, size):
     """[(offset, length)] that do not overlap, in random order, with gaps, within size."""
-    spare = size - sum(lengths) - (PAGE if raw.SHORT_STAYS_IN_PAGE else 0)
+    spare = size - sum(lengths)
     order = list(range(len(lengths)))
     rng.shuffle(order)
     gaps = sorted(rng.randrange(spare + 1) for _ in lengths)
@@ -27,8 +26,6 @@ def scatter(rng, lengths, size):
     used = end = 0
     for i, which in enumerate(order):
         at, length = max(gaps[i] + used, end), lengths[which]
-        if length <= raw.SHORT_STAYS_IN_PAGE and at % PAGE + length > PAGE:
-            at += -at % PAGE
         result[which] = (at, length)
         used += length
         end = at + length

@@ -158,6 +158,25 @@ static void check_bind(struct fabric_ep *ep, struct ibv_send_wr *wr, struct fake
 	w->mw = mw;
 }
 
+/*
+ * On a device that sends short pieces wrongly: what a READ asks for must not lie in two pages, and
+ * where it says so of READs, and all is sent out of slabs, nor must what is sent.
+ */
+static void check_short(const struct fabric_caps *c, const struct ibv_send_wr *wr, uint64_t total)
+{
+	uint64_t at = wr->wr.rdma.remote_addr;
+
+	if (!c->short_read_in_page || total > FABRIC_SHORT_BYTES || wr->num_sge < 1)
+		return;
+	if (wr->opcode != IBV_WR_RDMA_READ) {
+		if (c->keys != FABRIC_KEYS_SLAB)
+			return;
+		at = wr->sg_list[0].addr;
+	}
+	sim_check(at % FABRIC_PAGE_BYTES + total <= FABRIC_PAGE_BYTES, "data",
+		  "%llu bytes across the end of a page", (unsigned long long)total);
+}
+
 static void check_send(struct fabric_ep *ep, struct ibv_send_wr *wr)
 {
 	const struct fabric_caps *c = &ep->o.f->options.caps;
@@ -178,6 +197,7 @@ static void check_send(struct fabric_ep *ep, struct ibv_send_wr *wr)
 		total += wr->sg_list[i].length;
 	sim_check(total <= c->max_message_bytes, "fabric.h", "a request of %llu bytes",
 		  (unsigned long long)total);
+	check_short(c, wr, total);
 	sim_check(c->immediate || (wr->opcode != IBV_WR_SEND_WITH_IMM &&
 				   wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM),
 		  "fabric.h", "immediate data where it never completes");

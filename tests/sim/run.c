@@ -191,6 +191,7 @@ static const struct {
 	{ "shift-a-piece", "data: a transfer is off by one byte", W | M },
 	{ "done-before-copied", "data: a READ or RECV ends before its data is in place", S },
 	{ "done-before-synced", "data: a RECV ends before what was written", S },
+	{ "cross-a-page", "data: a short transfer lies in two pages where it must not", S },
 	{ "overrun-a-ring", "data: a ring is given out twice", S },
 };
 
@@ -279,7 +280,8 @@ static int run_test(void)
 	int failed = 0;
 
 	steps = slow ? 1000 : steps;
-	printf("1..%d\n", 2 + (int)XC_ARRAY_SIZE(saboteurs));
+	/* Whether a saboteur is caught is no question of sanitizers: builds without tell. */
+	printf("1..%d\n", 2 + (slow ? 0 : (int)XC_ARRAY_SIZE(saboteurs)));
 	for (uint64_t seed = 1; seed <= seeds; seed++)
 		run_seed(seed, &f);
 	print_figures(&f);
@@ -287,7 +289,8 @@ static int run_test(void)
 	       steps);
 	failed = digest_of(7) != digest_of(7);
 	printf("%sok 2 - one seed runs the same way twice\n", failed ? "not " : "");
-	failed += run_saboteurs(200, 3);
+	if (!slow)
+		failed += run_saboteurs(200, 3);
 	return failed ? 1 : 0;
 }
 

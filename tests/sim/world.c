@@ -80,6 +80,7 @@ static void make_caps(struct world *w, uint32_t i)
 	c->pins = c->keys != FABRIC_KEYS_WINDOW || w_dice(w, 300);
 	c->read_sink_remote_write = w_dice(w, 200);
 	c->signal_all = w_dice(w, 200);
+	c->short_read_in_page = w_dice(w, c->keys == FABRIC_KEYS_SLAB ? 700 : 300);
 	c->acknowledged = w_dice(w, 700);
 	c->receiver_not_ready = c->acknowledged || w_dice(w, 500);
 	c->remote_invalidate = c->keys == FABRIC_KEYS_WINDOW && w_dice(w, 800);

@@ -9,7 +9,7 @@
 
 #define SIZE 4096u
 
-static uint8_t memory[SIZE];
+static uint8_t memory[2 * FABRIC_PAGE_BYTES];
 static struct xd_slab slab = { .size_bytes = SIZE, .memory = memory };
 static struct xd_ring ring;
 
@@ -185,6 +185,27 @@ static void as_a_map_says(void **unused)
 	assert_true(refused > 100);
 }
 
+/* Few bytes lie in one page: wherever the last one ended, and at the end of the ring. */
+static void short_ones_lie_in_a_page(void **unused)
+{
+	(void)unused;
+	slab.size_bytes = 2 * FABRIC_PAGE_BYTES;
+	for (uint32_t before = 1; before <= FABRIC_SHORT_BYTES + 1; before++) {
+		for (uint32_t bytes = 1; bytes <= FABRIC_SHORT_BYTES + 1; bytes++) {
+			bool fits = bytes <= before || bytes > FABRIC_SHORT_BYTES;
+
+			ring.head = ring.tail = 0;
+			takes(FABRIC_PAGE_BYTES - before, 0);
+			takes(bytes, FABRIC_PAGE_BYTES - (fits ? before : 0));
+			ring.head = 0;
+			takes(FABRIC_PAGE_BYTES - FABRIC_SHORT_BYTES - 1 -
+				      (fits ? bytes - before : bytes),
+			      ring.tail % slab.size_bytes);
+		}
+	}
+	slab.size_bytes = SIZE;
+}
+
 #define TEST(fn) cmocka_unit_test_setup(fn, set_up)
 
 int main(void)
@@ -195,6 +216,7 @@ int main(void)
 		TEST(wraps),
 		TEST(exactly_to_the_end),
 		TEST(begins_anew_when_empty),
+		TEST(short_ones_lie_in_a_page),
 		TEST(is_rewound),
 		TEST(is_rewound_over_its_end),
 		TEST(is_rewound_to_empty),

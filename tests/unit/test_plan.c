@@ -8,6 +8,7 @@
 
 #include "common/checked.h"
 #include "daemon/core/plan.h"
+#include "daemon/fabric/fabric.h"
 
 #define SHAPES 120000
 #define SEGMENTS 4096
@@ -110,6 +111,7 @@ static struct xd_shape random_shape(struct xd_plan_limits *limits)
 	*limits = (struct xd_plan_limits){ .max_sge = sges[below(XC_ARRAY_SIZE(sges))] };
 	limits->stage_bytes = below(2) ? longest / 2 + below(1000) : 0;
 	limits->stage = s.n_remote && below(4) == 0;
+	limits->short_in_page = s.n_remote && below(3) == 0;
 	limits->wr_bytes = below(3) ? UINT32_MAX : longest / 2 + 1 + below(1000);
 	return s;
 }
@@ -189,6 +191,11 @@ static uint64_t side_bytes(const struct xp_segment *side, uint32_t n)
 	return bytes;
 }
 
+static uint64_t in_page(uint64_t address)
+{
+	return FABRIC_PAGE_BYTES - address % FABRIC_PAGE_BYTES;
+}
+
 static uint64_t check_piece(const struct xd_piece *p, const struct xd_plan_limits *limits,
 			    struct walk *l, struct walk *r)
 {
@@ -208,6 +215,8 @@ static uint64_t check_piece(const struct xd_piece *p, const struct xd_plan_limit
 		bytes = p->bytes;
 	}
 	assert_int_equal(bytes, p->bytes);
+	if (limits->short_in_page && bytes <= FABRIC_SHORT_BYTES)
+		assert_true(in_page(p->remote_address) >= bytes);
 	if (r->n && bytes)
 		expect_line(r, p->remote_address, p->rkey, bytes);
 	return bytes;
@@ -218,7 +227,10 @@ static void check_full(const struct xd_piece *p, const struct xd_plan_limits *li
 		       const struct walk *r)
 {
 	assert_true(p->n_sge == limits->max_sge || p->bytes == limits->wr_bytes ||
-		    (limits->stage && p->bytes == XD_PLAN_STAGE_BYTES) || !one_line_goes_on(*r, p));
+		    (limits->stage && p->bytes == XD_PLAN_STAGE_BYTES) ||
+		    (limits->short_in_page && p->bytes < FABRIC_SHORT_BYTES &&
+		     p->bytes == in_page(p->remote_address)) ||
+		    !one_line_goes_on(*r, p));
 }
 
 static void check_shape(const struct xd_shape *s, const struct xd_plan_limits *limits,
@@ -383,6 +395,47 @@ static void long_ones_are_cut(void **unused)
 	plan_of(XP_OP_SEND, 2, 0, 4, UINT32_MAX, -EMSGSIZE, XD_RUNG_DIRECT, 0);
 }
 
+/* A device that reads few bytes wrongly where they lie in two pages. */
+static void short_ones_end_with_the_page(void **unused)
+{
+	const uint64_t page = UINT64_C(1) << 40;
+	struct xd_plan_limits limits = { .max_sge = 4, .wr_bytes = 1000, .short_in_page = true };
+	struct xd_shape s = { .opcode = XP_OP_READ, .n_local = 2, .n_remote = 1, .local = local,
+			      .remote = remote };
+	static const struct {
+		uint64_t offset;
+		uint32_t bytes, wrs;
+	} shapes[] = {
+		{ FABRIC_PAGE_BYTES - 7, 24, 2 }, /* 7, 17 */
+		{ FABRIC_PAGE_BYTES - 1, 2, 2 },  { FABRIC_PAGE_BYTES - 31, 32, 2 },
+		{ FABRIC_PAGE_BYTES - 32, 32, 1 }, { FABRIC_PAGE_BYTES - 7, 33, 1 },
+		{ FABRIC_PAGE_BYTES, 32, 1 },	   { 100, 3, 1 },
+	};
+	struct xd_plan plan;
+
+	(void)unused;
+	for (int stage = 0; stage < 2; stage++) {
+		for (size_t i = 0; i < XC_ARRAY_SIZE(shapes); i++) {
+			limits.stage = stage;
+			local[0] = seg(0, 1, 1);
+			local[1] = seg(70, shapes[i].bytes - 1, 2);
+			remote[0] = seg(page + shapes[i].offset, shapes[i].bytes, 9);
+			assert_int_equal(xd_plan_make(&s, &limits, &plan), 0);
+			assert_int_equal(plan.wrs, shapes[i].wrs);
+			check_shape(&s, &limits, &plan);
+		}
+	}
+	/* What is left over of a long one is short, too. */
+	limits.wr_bytes = 4000;
+	limits.stage = false;
+	local[0] = seg(0, 2000, 1);
+	local[1] = seg(3000, 2010, 2);
+	remote[0] = seg(page + 90, 4010, 9);
+	assert_int_equal(xd_plan_make(&s, &limits, &plan), 0);
+	assert_int_equal(plan.wrs, 3);
+	check_shape(&s, &limits, &plan);
+}
+
 static void most_segments(void **unused)
 {
 	(void)unused;
@@ -403,6 +456,7 @@ int main(void)
 		cmocka_unit_test(list_is_exhausted_first),
 		cmocka_unit_test(remote_neighbours_are_joined),
 		cmocka_unit_test(long_ones_are_cut),
+		cmocka_unit_test(short_ones_end_with_the_page),
 		cmocka_unit_test(most_segments),
 	};
 

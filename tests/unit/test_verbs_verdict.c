@@ -74,6 +74,9 @@ static struct verbs_findings siw(void)
 	set(&f, VERBS_Q_IOVA, VERBS_NO, -1);
 	set(&f, VERBS_Q_IMM_SEND, VERBS_NO, -2);
 	set(&f, VERBS_Q_IMM_WRITE, VERBS_NO, -2);
+	set(&f, VERBS_Q_SHORT_READ, VERBS_NO, IBV_WC_SUCCESS);
+	set(&f, VERBS_Q_SHORT_WRITE, VERBS_NO, IBV_WC_SUCCESS);
+	set(&f, VERBS_Q_SHORT_SEND, VERBS_NO, IBV_WC_SUCCESS);
 	set(&f, VERBS_Q_RNR, VERBS_NO, IBV_WC_SUCCESS);
 	set(&f, VERBS_Q_ACKNOWLEDGED, VERBS_NO, IBV_WC_SUCCESS);
 	return f;
@@ -111,6 +114,7 @@ static void a_good_device(void **state)
 	assert_true(v.caps.receiver_not_ready);
 	assert_true(v.caps.acknowledged);
 	assert_false(v.caps.signal_all);
+	assert_false(v.caps.short_read_in_page);
 	assert_false(v.caps.private_data_padded);
 	for (int q = 0; q < VERBS_N_QUESTIONS; q++)
 		assert_string_equal(fact(&v, (enum verbs_question)q)->consequence, "");
@@ -167,6 +171,11 @@ static void soft_iwarp(void **state)
 			    "no client memory is registered");
 	assert_string_equal(fact(&v, VERBS_Q_READ_MORE_SGES)->consequence,
 			    "never more than max_sge_rd");
+	assert_true(v.caps.short_read_in_page);
+	assert_string_equal(fact(&v, VERBS_Q_SHORT_READ)->consequence,
+			    "short READs are cut at the end of a page");
+	assert_string_equal(fact(&v, VERBS_Q_SHORT_SEND)->consequence,
+			    "no client memory is registered");
 	assert_string_equal(fact(&v, VERBS_Q_DEREG_UNDER_READ)->seen,
 			    "the READ saw bytes that were written later (Work Request Flushed Error)");
 }
@@ -213,6 +222,9 @@ static void each_removed_trust_weakens(void **state)
 		{ VERBS_Q_DEREG_DEAD, S, S, true },
 		{ VERBS_Q_DEREG_UNDER_READ, W, S, true },
 		{ VERBS_Q_DEREG_UNDER_WRITE, W, S, true },
+		{ VERBS_Q_SHORT_READ, S, S, true },
+		{ VERBS_Q_SHORT_WRITE, S, S, true },
+		{ VERBS_Q_SHORT_SEND, S, S, true },
 	};
 #undef W
 #undef M
@@ -232,7 +244,9 @@ static void the_rest_leaves_keys_alone(void **state)
 {
 	(void)state;
 	for (int q = VERBS_Q_PD_SHARED; q < VERBS_N_QUESTIONS; q++)
-		if (q == VERBS_Q_PD_SHARED || q > VERBS_Q_DEREG_UNDER_WRITE)
+		if (q == VERBS_Q_PD_SHARED ||
+		    (q > VERBS_Q_DEREG_UNDER_WRITE &&
+		     (q < VERBS_Q_SHORT_READ || q > VERBS_Q_SHORT_SEND)))
 			one_removed((enum verbs_question)q, VERBS_NO, FABRIC_KEYS_WINDOW,
 				    FABRIC_KEYS_MR, true);
 }
@@ -257,6 +271,7 @@ static bool same(const struct fabric_caps *a, const struct fabric_caps *b)
 {
 	return a->keys == b->keys && a->max_sge_rd == b->max_sge_rd &&
 	       a->remote_invalidate == b->remote_invalidate && a->immediate == b->immediate &&
+	       a->short_read_in_page == b->short_read_in_page &&
 	       a->read_sink_remote_write == b->read_sink_remote_write &&
 	       a->receiver_not_ready == b->receiver_not_ready &&
 	       a->acknowledged == b->acknowledged && a->signal_all == b->signal_all &&
@@ -288,6 +303,10 @@ static void each_capability_has_its_answers(void **state)
 	TAKEN(IMM_SEND, immediate = false);
 	TAKEN(IMM_WRITE, immediate = false);
 	TAKEN(READ_SINK, read_sink_remote_write = true);
+	TAKEN(SHORT_READ, short_read_in_page = true; want.keys = FABRIC_KEYS_SLAB;
+	      want.remote_invalidate = false);
+	TAKEN(SHORT_WRITE, keys = FABRIC_KEYS_SLAB; want.remote_invalidate = false);
+	TAKEN(SHORT_SEND, keys = FABRIC_KEYS_SLAB; want.remote_invalidate = false);
 	TAKEN(RNR, receiver_not_ready = false);
 	TAKEN(ACKNOWLEDGED, acknowledged = false);
 	TAKEN(UNSIGNALLED, signal_all = true);

@@ -52,6 +52,9 @@
 	X(ZERO_READ, "zero_read")		  /* without an SGE, completes */                  \
 	X(ZERO_WRITE, "zero_write")                                                                \
 	X(ZERO_SEND, "zero_send")                                                                  \
+	X(SHORT_READ, "short_read")	/* of a few bytes across the end of a page, right */       \
+	X(SHORT_WRITE, "short_write")                                                              \
+	X(SHORT_SEND, "short_send")                                                                \
 	X(UNSIGNALLED, "unsignalled")	/* a failure completes, asked for or not */                \
 	X(RNR, "rnr")			/* a SEND that finds no RECV fails, reported */            \
 	X(ACKNOWLEDGED, "acknowledged") /* a refused WRITE is reported */                          \
@@ -124,12 +127,13 @@ int verbs_claims_read(struct ibv_context *verbs, struct verbs_claims *ret);
 
 /*
  * Pure. Sets in caps: keys, max_sge_rd, remote_invalidate, immediate, read_sink_remote_write,
- * receiver_not_ready, acknowledged, signal_all, private_data_padded, facts, n_facts. The rest is
- * the caller's.
+ * short_read_in_page, receiver_not_ready, acknowledged, signal_all, private_data_padded, facts,
+ * n_facts. The rest is the caller's.
  *
  * Windows need all WINDOW_* answered yes, and what is behind a window too: the rights and bounds of
- * MRs, PD_SEPARATION, DEREG_DEAD. Registrations need all of MR_*, PD_SEPARATION and DEREG_*. Else
- * it is slabs.
+ * MRs, PD_SEPARATION, DEREG_DEAD. Registrations need all of MR_*, PD_SEPARATION and DEREG_*. Both
+ * need SHORT_*: what is wrong with short pieces can be avoided where the daemon places them. Else it
+ * is slabs.
  *
  * False: not even slabs are safe on it (MR_BOUNDS and PD_SEPARATION are not answered yes), and the
  * device must not be used.

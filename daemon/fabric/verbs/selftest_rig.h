@@ -201,6 +201,11 @@ struct verbs_finding st_ask_rnr(struct st *t);
 struct verbs_finding st_ask_acknowledged(struct st *t);
 struct verbs_finding st_ask_private_data(struct st *t);
 
+/* selftest_short.c */
+struct verbs_finding st_ask_short_read(struct st *t);
+struct verbs_finding st_ask_short_write(struct st *t);
+struct verbs_finding st_ask_short_send(struct st *t);
+
 /* ---- reaching for memory (selftest_attempt.c) */
 
 struct st_attempt {

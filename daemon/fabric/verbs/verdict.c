@@ -101,6 +101,15 @@ static const struct {
 				 "failed", ON_NOTHING, "not to be used" },
 	[VERBS_Q_ZERO_SEND] = { "SEND of no bytes, without an SGE", "completes", "completed",
 				"failed", ON_NOTHING, "not to be used" },
+	[VERBS_Q_SHORT_READ] = { "READ of 24 and 32 bytes across the end of a page", "the right bytes",
+				 "the right bytes came", "wrong bytes came, and success",
+				 ON_WINDOWS | ON_MRS, NULL },
+	[VERBS_Q_SHORT_WRITE] = { "WRITE of 24 and 32 bytes across the end of a page",
+				  "the right bytes", "the right bytes came",
+				  "wrong bytes came, and success", ON_WINDOWS | ON_MRS, NULL },
+	[VERBS_Q_SHORT_SEND] = { "SEND of 24 and 32 bytes across the end of a page",
+				 "the right bytes", "the right bytes came",
+				 "wrong bytes came, and success", ON_WINDOWS | ON_MRS, NULL },
 	[VERBS_Q_UNSIGNALLED] = { "READ that fails, unsignalled", "completes", "completed",
 				  "it completed as a success", ON_NOTHING,
 				  "each work request is signalled" },
@@ -180,6 +189,8 @@ static void judge(const struct verbs_findings *f, const struct verbs_claims *c,
 				  holds(f, c, VERBS_Q_SEND_INV_REPORTED);
 	caps->immediate = holds(f, c, VERBS_Q_IMM_SEND) && holds(f, c, VERBS_Q_IMM_WRITE);
 	caps->read_sink_remote_write = wants_writable_sink(f, c);
+	/* The peer's device answers a READ, and a peer of an iWARP device may be siw. */
+	caps->short_read_in_page = c->iwarp || !holds(f, c, VERBS_Q_SHORT_READ);
 	caps->receiver_not_ready = holds(f, c, VERBS_Q_RNR);
 	caps->acknowledged = holds(f, c, VERBS_Q_ACKNOWLEDGED);
 	caps->private_data_padded = !holds(f, c, VERBS_Q_PRIVATE_DATA);
@@ -245,6 +256,8 @@ static const char *consequence(const struct verbs_finding *f, enum verbs_questio
 		return "";
 	if ((rests & ON_SLABS) && !usable)
 		return "the device is not used";
+	if (q == VERBS_Q_SHORT_READ)
+		return "short READs are cut at the end of a page";
 	if ((rests & ON_MRS) && caps->keys == FABRIC_KEYS_SLAB)
 		return "no client memory is registered";
 	if ((rests & ON_WINDOWS) && caps->keys != FABRIC_KEYS_WINDOW)
