@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Writes the first inputs of fuzz_mpa and fuzz_ddp: make_iwarp_corpus.py FOLDER, below which corpora are."""
+"""Writes the first inputs of fuzz_mpa, fuzz_ddp and fuzz_rx: make_iwarp_corpus.py FOLDER, below which corpora
+are."""
 import os
 import struct
 import sys
@@ -89,9 +90,105 @@ def ddp():
     yield 'shorter-than-header', struct.pack('>H', 13) + tagged(WRITE)
 
 
+# fuzz_rx: terms, steps, keys, and where its window, RECVs and sinks are.
+WITH_CRC, WITH_START, LONG_PAYLOAD, ONE_READ = 1, 2, 4, 8
+RAW, SEGMENT, BROKEN, RECV, WORK, CLOCK, LEAVE, CUT = range(8)
+WINDOW, REGION, SINK = 0xeeeeeeee, 0xdddddddd, 0xcccccccc
+WINDOW_TO, WINDOW_BYTES, IOVA = 0x100000 + 4096 + 40, 1000, 0x100000
+W_READ, W_WRITE, W_SEND, W_INVALIDATE, FENCE, W_BIND = 0, 1, 2, 3, 4, 7
+
+
+def segment(ulpdu, broken=False):
+    return struct.pack('<BH', BROKEN if broken else SEGMENT, len(ulpdu)) + ulpdu
+
+
+def raw(data):
+    return b''.join(bytes([RAW, len(data[i:i + 255])]) + data[i:i + 255] for i in range(0, len(data), 255))
+
+
+def step(kind, value):
+    return bytes([kind, value])
+
+
+def work(what, units):
+    return step(WORK, what | units << 3)
+
+
+def fpdu(ulpdu):
+    return struct.pack('>H', len(ulpdu)) + ulpdu + bytes(-(2 + len(ulpdu)) % 4) + bytes(4)
+
+
+def asks(length=WINDOW_BYTES, msn=1, stag=WINDOW, to=WINDOW_TO):
+    return untagged(READ_REQUEST, 1, msn) + struct.pack('>IQIIQ', 0x77, 0x5000, length, stag, to)
+
+
+def write(length, stag=WINDOW, to=WINDOW_TO, last=True):
+    return tagged(WRITE, last, stag, to) + b'w' * length
+
+
+def response(length, serial=0, done=0, last=True):
+    return tagged(READ_RESPONSE, last, SINK, serial << 32 | done) + b'r' * length
+
+
+def send(length, msn=1, mo=0, last=True, op=SEND, invalidate=0):
+    return untagged(op, 0, msn, mo, last, invalidate) + b's' * length
+
+
+def rx():
+    start = frame(b'Req', S | C, 2, b'hello', (PEER | 4, WRITE_RTR | READ_RTR | 4))
+    s = segment
+    everything = (s(write(500)) + s(write(500, to=WINDOW_TO + 500)) + step(RECV, 100) + step(RECV, 0) +
+                  s(send(300)) + s(send(0, 2)) + s(asks()) + s(asks(0, 2)) + work(W_READ, 4) +
+                  s(response(200, last=False)) + s(response(312, done=200)) + work(W_WRITE, 8) + work(W_SEND, 1))
+    yield 'everything', 0, everything
+    yield 'everything-crc', WITH_CRC, everything
+    yield 'everything-bytewise', LONG_PAYLOAD, step(CUT, 1) + everything
+    yield 'everything-crc-bytewise', WITH_CRC, step(CUT, 3) + everything
+    yield 'started', WITH_START, raw(start) + s(tagged(WRITE)) + everything
+    yield 'started-plain', WITH_START, raw(frame(b'Req', 0, 1)) + everything
+    yield 'started-cut', WITH_START | WITH_CRC, step(CUT, 1) + raw(start) + everything
+    yield 'started-too-soon', WITH_START, raw(start + fpdu(tagged(WRITE)))
+    yield 'started-late', WITH_START, raw(start[:30]) + step(CLOCK, 255) + step(CLOCK, 255) + raw(start[30:])
+    yield 'markers', WITH_START, raw(frame(b'Req', M, 2))
+    yield 'raw', 0, raw(fpdu(write(20)) + fpdu(send(20)))
+    yield 'broken-crc', WITH_CRC, s(write(100)) + s(write(100), True) + s(write(100))
+    yield 'write-wrong-key', 0, s(write(10, 0x12345678)) + s(write(10))
+    yield 'write-region', 0, s(write(10, REGION, IOVA))
+    yield 'write-out-of-bounds', 0, s(write(10, to=WINDOW_TO + 991))
+    yield 'write-before', 0, s(write(10, to=WINDOW_TO - 1))
+    yield 'write-wraps', 0, s(write(10, to=2 ** 64 - 5))
+    yield 'write-dead', 0, s(write(10)) + work(W_INVALIDATE, 0) + s(write(10)) + s(write(10))
+    yield 'write-rebound', 0, work(W_INVALIDATE, 0) + step(WORK, W_BIND) + s(write(10))
+    yield 'no-recv', 0, s(send(10)) + s(write(10)) + step(CLOCK, 100)
+    yield 'late-recv', 0, s(send(10)) + step(CLOCK, 10) + step(RECV, 100) + s(write(10))
+    yield 'send-too-long', 0, step(RECV, 10) + s(send(30, last=False)) + s(send(11, mo=30))
+    yield 'send-invalidate', 0, step(RECV, 10) + s(send(4, op=SEND_SE_INV, invalidate=WINDOW)) + s(write(1))
+    yield 'send-invalidate-wrong', 0, step(RECV, 10) + s(send(4, op=SEND_INV, invalidate=REGION))
+    yield 'send-interleaved', 0, step(RECV, 10) + s(send(4, last=False)) + s(write(9)) + s(send(4, mo=4))
+    yield 'send-wrong-msn', 0, step(RECV, 10) + s(send(4, 2))
+    yield 'send-wrong-mo', 0, step(RECV, 10) + s(send(4, mo=1))
+    yield 'read-requests', ONE_READ, b''.join(s(asks(msn=i)) for i in range(1, 4))
+    yield 'read-out-of-bounds', 0, s(asks(10)) + s(asks(1001, 2)) + s(asks(10, 3))
+    yield 'read-region', 0, s(asks(10, 1, REGION, IOVA))
+    yield 'read-dead', 0, work(W_INVALIDATE, 0) + s(asks())
+    yield 'response-unasked', 0, s(response(10))
+    yield 'response-too-long', 0, work(W_READ, 1) + s(response(129))
+    yield 'response-too-short', 0, work(W_READ, 1) + s(response(127))
+    yield 'response-wrong-order', 0, work(W_READ, 1) + work(W_READ, 2) + s(response(256, 1))
+    yield 'responses', 0, b''.join(work(W_READ | FENCE, 1) + s(response(128, i)) for i in range(3))
+    yield 'response-region', 0, work(W_READ, 1) + s(tagged(READ_RESPONSE, True, REGION, IOVA) + bytes(128))
+    yield 'terminate', 0, work(W_READ, 1) + s(untagged(TERMINATE, 2) + b'\x01\x01\xe0\x00' +
+                                              struct.pack('>H', 46) + asks()) + s(write(10))
+    yield 'terminate-bare', 0, work(W_SEND, 1) + s(untagged(TERMINATE, 2) + b'\x12\x02\x00\x00')
+    yield 'left', 0, work(W_READ, 4) + step(LEAVE, 1) + s(response(512)) + s(write(10))
+    yield 'left-at-once', 0, work(W_READ, 4) + s(response(100, last=False)) + step(LEAVE, 0) + s(response(412, 0, 100))
+    yield 'left-in-a-segment', 0, raw(fpdu(write(100))[:50]) + step(LEAVE, 1) + raw(fpdu(write(100))[50:])
+
+
 def main():
     inputs = {'fuzz_mpa': [(name, bytes([head, cut]) + data) for name, head, cut, data in mpa()],
-              'fuzz_ddp': list(ddp())}
+              'fuzz_ddp': list(ddp()),
+              'fuzz_rx': [(name, bytes([terms]) + data) for name, terms, data in rx()]}
     for target, files in inputs.items():
         folder = os.path.join(sys.argv[1], target)
         os.makedirs(folder, exist_ok=True)
