@@ -47,11 +47,14 @@ static enum rdmap_error find_error(uint8_t layer, uint8_t type, uint8_t code)
 	return RDMAP_NO_ERROR;
 }
 
-/* A header of another version has a layout that we do not know: what was decoded of it is noise. */
-static bool is_version(enum rdmap_error error)
+/*
+ * A header of another version has a layout that we do not know: what was decoded of it is noise. And
+ * where MPA is at fault there is no segment (RFC 5040 4.8).
+ */
+static bool quotes_nothing(enum rdmap_error error)
 {
 	return error == RDMAP_E_T_VERSION || error == RDMAP_E_U_VERSION ||
-	       error == RDMAP_E_R_VERSION;
+	       error == RDMAP_E_R_VERSION || errors[error].layer == 2;
 }
 
 size_t rdmap_terminate_encode(const struct rdmap_terminate *t,
@@ -63,7 +66,7 @@ size_t rdmap_terminate_encode(const struct rdmap_terminate *t,
 	memset(ret, 0, CONTROL_BYTES);
 	ret[0] = (uint8_t)(errors[t->error].layer << 4 | errors[t->error].type);
 	ret[1] = errors[t->error].code;
-	if (!t->has_segment || is_version(t->error))
+	if (!t->has_segment || quotes_nothing(t->error))
 		return n;
 	ret[2] = HAS_LENGTH | HAS_DDP;
 	iwarp_put16(ret + n, t->ulpdu_bytes);
