@@ -4,8 +4,10 @@ import os
 import signal
 import subprocess
 
-from harness import DAEMON_UID, GID, ROOT, check, equal, test, until
+from harness import DAEMON_UID, GID, ROOT, check, equal, status_is, test, until
+from raw import E
 from test_tools import MIB, Served, digest, make
+from wire_rig import needs_tcp
 
 
 @test(daemon=False)
@@ -113,3 +115,50 @@ def files_move_as_on_siw(t):
 @test(config='device iwarp { profile = worst }', timeout=60)
 def files_move_as_on_the_worst(t):
     moves(t)
+
+
+# As nobody listened; or, by a device that had accepted already, as its fabric rejects.
+REFUSED = (-111, E.BACKLOG, E.REJECTED)
+LOOPBACK = 'listen = {127.0.0.0/8} connect = {127.0.0.0/8}'
+
+
+def refuses(t, connecting):
+    """The daemon of the test does not let peers from here to its listeners, and says so only in a counter."""
+    listening = t.session()
+    _, port = listening.listen()
+    e = connecting.endpoint(port=port)
+    connecting.call('connect', endpoint=e)
+    connected = connecting.wait_event('connected', lambda m: m.endpoint == e)
+    check(connected.status < 0, 'it connected')
+    status = {row['name']: int(row['value']) for row in t.admin().query('status')}
+    equal((status['connects_refused'], status['connects_rejected']), (1, 0), 'refused, rejected')
+    listening.query('devices')
+    equal(list(listening.events), [], 'events of the listener')
+    return connected
+
+
+@test(config='allow { %s accept = {10.0.0.0/8} }' % LOOPBACK)
+def peers_from_elsewhere_are_refused(t):
+    status_is(refuses(t, t.session(1)), *REFUSED)
+
+
+@test(config='allow { %s accept = {10.0.0.0/8} }' % LOOPBACK)
+def peers_from_elsewhere_are_refused_through_tcp(t):
+    needs_tcp(t)
+    status_is(refuses(t, t.keep(t.more_daemon().session(t.uid(1)))), E.PEER_GONE)
+
+
+@test(config='allow { %s accept = {10.0.0.0/8} }\nallow { users = {%d} accept = {127.0.0.0/8} }' %
+      (LOOPBACK, DAEMON_UID))
+def each_user_has_peers_from_where_it_may(t):
+    a, b = t.session(1), t.session()
+    _, port = a.listen()
+    e = b.endpoint(port=port)
+    b.call('connect', endpoint=e)
+    if ROOT:
+        status_is(b.wait_event('connected'), *REFUSED)
+    with t.daemon.session(DAEMON_UID) as owner:
+        _, port = owner.listen()
+        e = b.endpoint(port=port)
+        b.call('connect', endpoint=e)
+        owner.wait_event('connect_request')

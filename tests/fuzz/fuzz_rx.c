@@ -2,9 +2,9 @@
 /*
  * A peer on the wire, at its worst, against the receiver of an endpoint with all of its state. The
  * socket is one end of a socketpair, the other is the input's; the clock is, too. Whatever comes:
- * no sanitizer stops it, nothing is written or told that was not granted, what is sent back is whole
- * FPDUs with a Terminate at the end at most, each work request completes once, and in the end all is
- * gone.
+ * no sanitizer stops it, nothing is written or told that was not granted, what is sent back is
+ * whole FPDUs with a Terminate at the end at most, each work request completes once, and in the
+ * end all is gone.
  *
  * The input: a byte of terms, then steps, each a byte and what belongs to it.
  */

@@ -521,8 +521,9 @@ static void the_example_says_the_defaults(void **state)
 	assert_true(p.hello_ms == shipped.hello_ms && p.connect_ms == shipped.connect_ms &&
 		    p.revoke_ms == shipped.revoke_ms && p.progress_ms == shipped.progress_ms &&
 		    p.drain_ms == shipped.drain_ms && p.handshakes == shipped.handshakes);
-	assert_true(p.iwarp.crc == shipped.iwarp.crc && p.iwarp.shortcut == shipped.iwarp.shortcut &&
-		    p.iwarp.ird == shipped.iwarp.ird && p.iwarp.ord == shipped.iwarp.ord);
+	assert_int_equal(p.iwarp.crc, shipped.iwarp.crc);
+	assert_int_equal(p.iwarp.shortcut, shipped.iwarp.shortcut);
+	assert_true(p.iwarp.ird == shipped.iwarp.ird && p.iwarp.ord == shipped.iwarp.ord);
 	assert_true(p.iwarp.handshakes == shipped.iwarp.handshakes &&
 		    p.iwarp.handshakes_per_host == shipped.iwarp.handshakes_per_host);
 	assert_int_equal(p.n_users + p.n_groups, 0);

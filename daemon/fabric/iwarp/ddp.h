@@ -139,8 +139,8 @@ struct rdmap_terminate {
 
 /*
  * The body, behind its untagged DDP header. Returns its length. Of a segment of an unknown version,
- * and where MPA is at fault, nothing is quoted, whatever has_segment says. A quoted header is encoded
- * anew: reserved bits are 0.
+ * and where MPA is at fault, nothing is quoted, whatever has_segment says. A quoted header is
+ * encoded anew: reserved bits are 0.
  */
 size_t rdmap_terminate_encode(const struct rdmap_terminate *t,
 			      uint8_t ret[static RDMAP_TERMINATE_MAX]);

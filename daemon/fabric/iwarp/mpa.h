@@ -8,8 +8,8 @@
  *
  * What is asked for and what is accepted:
  * - A request of ours is of revision 2, with IRD and ORD of at least 1: revision 1 carries none,
- *   and a peer that accepts with what it heard could not READ. It offers the peer-to-peer model with
- *   both kinds of RTR, so that the accepting side may speak first.
+ *   and a peer that accepts with what it heard could not READ. It offers the peer-to-peer model
+ *   with both kinds of RTR, so that the accepting side may speak first.
  * - A request of revision 1 is answered in revision 1.
  * - Markers are declined: a request with M set is rejected, and so is a reply.
  * - A CRC is used where either side asks for it.

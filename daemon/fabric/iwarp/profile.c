@@ -53,7 +53,7 @@ const struct iwarp_profile iwarp_profiles[] = {
 		IB_PRIVATE_DATA,
 		.pins = true,
 		IB_COMPLETES,
-		/* a guess: a firmware command, and translation entries that are written one by one */
+		/* a guess: a firmware command, and translation entries written one by one */
 		.reg_ns = 100000,
 		.reg_page_ns = 300,
 	},
@@ -133,7 +133,7 @@ const struct iwarp_profile iwarp_profiles[] = {
 	},
 	{
 		.name = "siw",
-		/* seen: memory without the right is read, a READ outlives dereg; so no client memory */
+		/* seen: memory without the right is read, and a READ outlives dereg */
 		.keys = FABRIC_KEYS_SLAB,
 		/* siw/siw-abi.h: SIW_MAX_SGE; siw/siw.h: SIW_MAX_SGE_RD, "iwarp limitation" */
 		.max_sge = 6,

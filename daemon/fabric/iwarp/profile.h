@@ -29,7 +29,8 @@ struct iwarp_profile {
 	/*
 	 * ---- what it costs, in ns: a registration and its end, fixed and for each page of 4 KiB;
 	 * a bind of a window and its end (0: there are none). Measured where the source says so.
-	 * What is called a guess stands for the class of device, and only the order of sizes counts.
+	 * What is called a guess stands for the class of device, and only the order of sizes
+	 * counts.
 	 */
 	uint64_t reg_ns, reg_page_ns, bind_ns;
 };

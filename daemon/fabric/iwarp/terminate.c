@@ -48,8 +48,8 @@ static enum rdmap_error find_error(uint8_t layer, uint8_t type, uint8_t code)
 }
 
 /*
- * A header of another version has a layout that we do not know: what was decoded of it is noise. And
- * where MPA is at fault there is no segment (RFC 5040 4.8).
+ * A header of another version has a layout that we do not know: what was decoded of it is noise.
+ * And where MPA is at fault there is no segment (RFC 5040 4.8).
  */
 static bool quotes_nothing(enum rdmap_error error)
 {
