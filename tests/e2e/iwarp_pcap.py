@@ -81,6 +81,7 @@ class Connection:
     def __init__(self, initiator, responder):
         self.ends = (initiator, responder)
         self.streams = [None, None]
+        self.closed = [False, False]  # by a FIN, or both by a reset
 
     def read(self):
         """(request, reply, messages of the initiator, of the responder, FPDUs in all). Strict."""
@@ -138,8 +139,11 @@ def connections(path):
             c = found.get((source, target))
             if c is not None and c.streams[c.ends.index(source)] is None:
                 c.streams[c.ends.index(source)] = Stream(seq)
-        elif payload:
-            c = found.get((source, target))
-            need(c is not None, 'a packet of a connection whose start is not in the capture')
+            continue
+        c = found.get((source, target))
+        need(c is not None or not payload, 'a packet of a connection whose start is not in the capture')
+        if payload:
             c.streams[c.ends.index(source)].take(seq, payload)
+        if flags & 0x05 and c is not None:
+            c.closed = [True, True] if flags & 0x04 else [was or end == source for was, end in zip(c.closed, c.ends)]
     return [c for c in order if any(s is not None and s.data for s in c.streams)]

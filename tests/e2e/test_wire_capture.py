@@ -6,11 +6,10 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 
 import iwarp
 import iwarp_pcap
-from harness import ROOT, check, equal, test
+from harness import ROOT, check, equal, test, until
 from wire_rig import NO_CRC, WITH_CRC, needs_tcp
 from test_wire_two import Meeting
 
@@ -41,18 +40,15 @@ class Capture:
     def __init__(self, network, path):
         self.path = path
         self.process = subprocess.Popen(
-            ['nsenter', '-n', '-t', str(network.pid), 'tcpdump', '-Z', 'root', '-U', '-B', '65536', '-s0', '-i',
-             'lo', '-w', path, 'tcp'], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            ['nsenter', '-n', '-t', str(network.pid), 'tcpdump', '-Z', 'root', '-U', '-B', '65536', '-s0',
+             '--immediate-mode', '-i', 'lo', '-w', path, 'tcp'], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         line = self.process.stderr.readline().decode()
         self.works = 'listening on' in line
         self.said = line.strip()
 
     def stop(self):
         """Everything that went by is in the file."""
-        size = -1
-        while size != os.path.getsize(self.path):
-            size = os.path.getsize(self.path)
-            time.sleep(0.3)
+        until(lambda: all(all(c.closed) for c in iwarp_pcap.connections(self.path)), 'the ends are captured', 30, 0.3)
         self.process.send_signal(signal.SIGINT)
         _, said = self.process.communicate(timeout=20)
         dropped = re.search(rb'(\d+) packets? dropped by kernel', said)

@@ -20,8 +20,15 @@ T_STAG, T_BOUNDS, T_STREAM, T_WRAP, T_VERSION = ((1, 1, code) for code in range(
 U_QN, U_NO_BUFFER, U_MSN, U_MO, U_TOO_LONG, U_VERSION = ((1, 2, code) for code in range(1, 7))
 M_CRC, M_LENGTH = (2, 0, 2), (2, 0, 3)
 
-# What clients hear of it. The peer is at fault, not they.
-REASONS = (E.PEER_PROTOCOL, E.MESSAGE_TOO_LONG)
+# What clients hear of it: that the peer broke the rules; or, where it reached for what is not its own, that it
+# is gone.
+PROTECTION = {R_STAG, R_BOUNDS, R_RIGHTS, R_STREAM, R_WRAP, T_STAG, T_BOUNDS, T_STREAM, T_WRAP, U_NO_BUFFER}
+
+
+def reasons(terminate):
+    if terminate == U_TOO_LONG:
+        return (E.MESSAGE_TOO_LONG, E.PEER_PROTOCOL)
+    return (E.PEER_PROTOCOL, E.PEER_GONE) if terminate in PROTECTION else (E.PEER_PROTOCOL,)
 
 
 class Victim:
@@ -58,7 +65,7 @@ class Victim:
             check(header in (b'', ulpdu[:len(header)]), '%s: the quoted header' % what)
         if seen.request is not None and ulpdu is not None:
             equal(seen.request, ulpdu[18:46], '%s: the quoted READ request' % what)
-        status_is(self.w.disconnected(), *REASONS)
+        status_is(self.w.disconnected(), *reasons(seen[:3]))
         status_is(self.s.finish(self.recv), E.FLUSHED, E.MESSAGE_TOO_LONG, 0)
         same_bytes(self.memory.map, self.shall, what + ': memory')
 
