@@ -202,6 +202,7 @@ static int open_fabrics(struct daemon *d, const struct xd_engine_ref *ref)
 		.ird = (uint16_t)p->ird,
 		.ord = (uint16_t)p->ord,
 		.profile = iwarp_profile_find(p->profile),
+		.stall_ms = d->policy->progress_ms,
 		.handshakes = p->handshakes,
 		.handshakes_per_host = p->handshakes_per_host,
 	};

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "common/assert.h"
+#include "tests/fabric/dribble.h"
 #include "tests/fabric/open.h"
 #include "tests/fabric/rig.h"
 #include "tests/fabric/sabotage.h"
@@ -306,9 +307,10 @@ static void prove_all(void)
 
 static _Noreturn void usage(void)
 {
-	fputs("usage: run [--fabric iwarp|wire|verbs] [--profile NAME] [--crc] [--server IP] [--client IP]\n"
-	      "           [--silent IP] [--only TEXT] [--repeat N] [--prove] [--list] [--list-profiles]\n"
-	      "           [--verbose]\n"
+	fputs("usage: run [--fabric iwarp|wire|verbs] [--profile NAME] [--crc] [--dribble N]\n"
+	      "           [--server IP] [--client IP] [--silent IP] [--only TEXT] [--repeat N] [--prove]\n"
+	      "           [--list] [--list-profiles] [--verbose]\n"
+	      "  --dribble sockets of \"wire\" move 1 to N bytes at a time\n"
 	      "  --silent  an address that is routed to, and where nobody answers\n"
 	      "  --only    tests whose name contains TEXT\n"
 	      "  --repeat  each of them so often: for what fails now and then\n"
@@ -336,6 +338,7 @@ static void parse(int argc, char **argv)
 		{ "crc", no_argument, NULL, 'C' },
 		{ "profile", required_argument, NULL, 'P' },
 		{ "list-profiles", no_argument, NULL, 'L' },
+		{ "dribble", required_argument, NULL, 'd' },
 		{ "server", required_argument, NULL, 's' },
 		{ "client", required_argument, NULL, 'c' },
 		{ "silent", required_argument, NULL, 'S' },
@@ -365,6 +368,9 @@ static void parse(int argc, char **argv)
 		case 'L':
 			open_list_profiles();
 			exit(0);
+		case 'd':
+			dribble((unsigned int)strtoul(optarg, NULL, 10));
+			break;
 		case 's':
 			options.open.server = address(optarg);
 			break;

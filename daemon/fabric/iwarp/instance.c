@@ -129,8 +129,6 @@ void iwarp_wake(struct fabric *f)
 
 static bool iwarp_progress(struct fabric *f, uint64_t budget_bytes)
 {
-	bool more;
-
 	XC_CHECK(f, IWARP_FABRIC_MAGIC);
 	xc_assert(!f->in_progress);
 	f->in_progress = true;
@@ -139,12 +137,14 @@ static bool iwarp_progress(struct fabric *f, uint64_t budget_bytes)
 	serve_run(f);
 	stream_run_busy(f);
 	iwarp_tell(f);
-	more = iwarp_run_turns(f, budget_bytes);
+	iwarp_run_turns(f, budget_bytes);
 	/* Before anybody polls: why a connection ended is heard before what it flushed. */
 	iwarp_tell(f);
 	stream_bury(f);
 	f->in_progress = false;
-	return more || !xc_list_empty(&f->pending) || !xc_list_empty(&f->busy);
+	/* After the last event: what its listener did inside it kicked nobody. */
+	return !xc_list_empty(&f->turns) || !xc_list_empty(&f->pending) ||
+	       !xc_list_empty(&f->busy);
 }
 
 const struct fabric_ops iwarp_fabric_ops = {

@@ -196,8 +196,8 @@ int iwarp_owner_get(struct fabric *f, uint32_t uid, struct iwarp_owner **ret);
 void iwarp_owner_put(struct iwarp_owner *o);
 /* Gives ep turns if it has something that can run, and takes them otherwise. */
 void iwarp_schedule(struct fabric_ep *ep);
-/* Takes turns for about budget_bytes. True where there is more to do. */
-bool iwarp_run_turns(struct fabric *f, uint64_t budget_bytes);
+/* Takes turns for about budget_bytes; what is left is on fabric.turns. */
+void iwarp_run_turns(struct fabric *f, uint64_t budget_bytes);
 
 /* ---- queues */
 

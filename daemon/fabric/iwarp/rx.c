@@ -243,7 +243,7 @@ static size_t received(struct iwarp_stream *s, ssize_t n, const struct iwarp_spa
 	if (n < 0 && errno == EFAULT && first)
 		place_fault(s, first);
 	else
-		stream_lost(s, -XP_E_PEER_GONE);
+		stream_lost(s, stream_reason(n < 0 ? errno : 0));
 	return 0;
 }
 

@@ -112,7 +112,7 @@ static void report_fault(struct fabric *f)
 		f->events.region_fault(fabric_region_ctx(faulted));
 }
 
-bool iwarp_run_turns(struct fabric *f, uint64_t budget_bytes)
+void iwarp_run_turns(struct fabric *f, uint64_t budget_bytes)
 {
 	struct fabric_ep *ep;
 
@@ -126,5 +126,4 @@ bool iwarp_run_turns(struct fabric *f, uint64_t budget_bytes)
 		budget_bytes -= xc_min_u64(cost ? cost : 1, budget_bytes);
 		report_fault(f); /* the last: it may destroy ep */
 	}
-	return !xc_list_empty(&f->turns);
 }

@@ -14,8 +14,6 @@
 #include "proto/errors.h"
 
 /* A host that is gone without a word is noticed on an idle connection, too. */
-#define KEEPALIVE_IDLE_S 30
-#define KEEPALIVE_INTERVAL_S 10
 #define KEEPALIVE_PROBES 3
 /* Streams that no endpoint pays for any more. The excess is reset. */
 #define LINGERING_MAX 1024u
@@ -40,14 +38,18 @@ static void ready(struct iwarp_watch *w, uint32_t events)
 /* None of these can fail on a TCP socket but for want of memory, and the connection works without. */
 static void set_options(struct iwarp_stream *s)
 {
+	/* Half of the time silence, then the probes. */
+	int stall_s = (int)(s->fabric->stall_ns / 1000000000);
+	int idle_s = stall_s > 2 ? stall_s / 2 : 1;
+	int interval_s = idle_s > KEEPALIVE_PROBES ? idle_s / KEEPALIVE_PROBES : 1;
 	const struct {
 		int level, name, value;
 	} options[] = {
 		{ IPPROTO_TCP, TCP_NODELAY, 1 },
 		{ IPPROTO_TCP, TCP_USER_TIMEOUT, (int)(s->fabric->stall_ns / 1000000) },
 		{ SOL_SOCKET, SO_KEEPALIVE, 1 },
-		{ IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S },
-		{ IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S },
+		{ IPPROTO_TCP, TCP_KEEPIDLE, idle_s },
+		{ IPPROTO_TCP, TCP_KEEPINTVL, interval_s },
 		{ IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES },
 	};
 
@@ -295,6 +297,11 @@ void stream_leave(struct iwarp_stream *s)
 		stream_say_goodbye(s);
 	else if (begin_lingering(s, STREAM_DRAINING))
 		stream_wake(s);
+}
+
+int stream_reason(int err)
+{
+	return err == ETIMEDOUT ? -XP_E_STALLED : -XP_E_PEER_GONE;
 }
 
 void stream_lost(struct iwarp_stream *s, int reason)

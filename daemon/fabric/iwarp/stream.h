@@ -191,6 +191,8 @@ void stream_leave(struct iwarp_stream *s);
 void stream_terminate(struct iwarp_stream *s, enum rdmap_error error, bool quote, int reason);
 /* The peer has terminated. */
 void stream_terminated(struct iwarp_stream *s, const struct rdmap_terminate *t, int reason);
+/* What an error of a connected socket means: silence, or an end. */
+int stream_reason(int err);
 /* The connection is lost: ends the endpoint. */
 void stream_lost(struct iwarp_stream *s, int reason);
 /*

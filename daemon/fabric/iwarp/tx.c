@@ -575,7 +575,7 @@ static bool send_once(struct fabric_ep *ep, uint64_t *cost)
 		first_piece_vanished(ep);
 		return false;
 	default:
-		stream_lost(s, -XP_E_PEER_GONE);
+		stream_lost(s, stream_reason(errno));
 		return false;
 	}
 }
