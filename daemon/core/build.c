@@ -261,6 +261,26 @@ static int not_built(int r)
 	}
 }
 
+/*
+ * The device knows when a READ has brought its bytes into a slab; they are in the client's memory
+ * when they have been copied there. And what goes out through a slab is copied when it is posted.
+ */
+bool xd_waits_at_fence(const struct xd_transfer *t)
+{
+	const struct xd_endpoint *ep = t->endpoint;
+
+	if (!(t->request.flags & XP_F_FENCE) || t->posted > 0)
+		return false;
+	for (uint32_t i = ep->sq_head; i != ep->sq_tail; i++) {
+		const struct xd_wqe *w = &ep->sq[i % ep->sq_depth];
+
+		if (w->transfer && w->transfer->request.opcode == XP_OP_READ &&
+		    (w->ring != XD_RINGS || t->plan.rung == XD_RUNG_STAGE))
+			return true;
+	}
+	return false;
+}
+
 int xd_chain_build(struct xd_transfer *t, uint32_t room, struct xd_chain *c)
 {
 	struct xd_endpoint *ep = t->endpoint;
@@ -272,6 +292,9 @@ int xd_chain_build(struct xd_transfer *t, uint32_t room, struct xd_chain *c)
 	c->n = 0;
 	if (r != XD_BUILT)
 		return r;
+	/* The end of the READ pumps. */
+	if (xd_waits_at_fence(t))
+		return XD_BUILD_PENDING;
 	plan_of(t, &p);
 	c->ring = !p.limits.stage		    ? XD_RINGS
 		  : t->request.opcode == XP_OP_READ ? XD_RING_IN

@@ -76,6 +76,8 @@ static int build_key(struct xd_transfer *t, struct xd_chain *c)
 	struct ibv_send_wr *wr = &c->wr[0];
 	int r;
 
+	if (xd_waits_at_fence(t))
+		return XD_BUILD_PENDING;
 	*wr = (struct ibv_send_wr){ .wr_id = t->endpoint->sq_tail,
 				    .send_flags = IBV_SEND_SIGNALED };
 	if (t->request.flags & XP_F_FENCE)

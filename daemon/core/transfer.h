@@ -135,6 +135,11 @@ enum xd_build {
  * that room always comes back. An enum xd_build, or a status that ends the transfer.
  */
 int xd_chain_build(struct xd_transfer *t, uint32_t room, struct xd_chain *ret);
+/*
+ * It has a fence that the device cannot keep alone: a READ before it has not ended, and one of the
+ * two goes through a slab, or both.
+ */
+bool xd_waits_at_fence(const struct xd_transfer *t);
 /* Only so many of them were posted: what the rest took of a ring is given back. */
 void xd_chain_undo(struct xd_endpoint *ep, const struct xd_chain *c, uint32_t posted);
 /* A RECV's: its one SGE list. 0, -EAGAIN: no room in a slab, or a status. */

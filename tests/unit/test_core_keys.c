@@ -223,6 +223,58 @@ static void what_is_written_comes_first(void **unused)
 	each(writes_come_before_messages);
 }
 
+/*
+ * What a READ brought goes out again behind a fence, at once: through slabs, or straight from the
+ * memory that the READ's slab is copied to.
+ */
+static void a_fence_waits(enum fabric_keys keys, bool writable_sinks)
+{
+	struct xp_completion read, write;
+	struct xp_segment local = { .length = 4000 };
+	struct xp_request fenced = {
+		.opcode = XP_OP_WRITE, .flags = XP_F_FENCE, .wr_id = 2, .cookie = 2,
+		.local_count = 1, .remote_count = 1,
+	};
+	struct xp_segment segments[2];
+
+	defaults(keys);
+	rig_caps.read_sink_remote_write = writable_sinks;
+	pair_of(BUFFER);
+	read = rig_grant(&rig, &a, 0, 4000, false, 0);
+	write = rig_grant(&rig, &a, 8000, 4000, true, 0);
+	/* rings and keys are there: nothing holds up what comes */
+	does(&b, XP_OP_READ, 20000, 10, &read);
+	does(&b, XP_OP_WRITE, 20000, 10, &write);
+	for (int round = 0; round < 3; round++) {
+		memset(a.bytes, 0x10 + round, 4000);
+		if (keys == FABRIC_KEYS_SLAB)
+			read = rig_grant(&rig, &a, 0, 4000, false, 0);
+		memset(b.bytes, 0xee, 4000);
+		rig_submit(&b, XP_OP_READ, 1, 0, 4000, &read);
+		local.key = b.buffer;
+		segments[0] = local;
+		segments[1] = (struct xp_segment){ write.address, 4000, write.rkey };
+		fenced.endpoint = b.endpoint;
+		xd_session_submit(b.s, &fenced, segments);
+		rig_run(&rig);
+		rig_completion(&b, 1, 0);
+		rig_completion(&b, 2, 0);
+		message();
+		assert_memory_equal(b.bytes, a.bytes, 4000);
+		assert_memory_equal(a.bytes + 8000, a.bytes, 4000);
+	}
+	close_all();
+}
+
+static void fences_wait(void **unused)
+{
+	(void)unused;
+	for (int keys = FABRIC_KEYS_WINDOW; keys <= FABRIC_KEYS_SLAB; keys++) {
+		a_fence_waits((enum fabric_keys)keys, false);
+		a_fence_waits((enum fabric_keys)keys, true);
+	}
+}
+
 /* The deadline of a grant loses nothing that was written before it. */
 static void a_deadline_comes(enum fabric_keys keys)
 {
@@ -751,6 +803,7 @@ int main(void)
 		cmocka_unit_test(they_keep_the_order),
 		cmocka_unit_test(they_show),
 		cmocka_unit_test(what_is_written_comes_first),
+		cmocka_unit_test(fences_wait),
 		cmocka_unit_test(deadlines_come),
 		cmocka_unit_test(endpoints_end),
 		cmocka_unit_test(addresses_are_the_devices),
