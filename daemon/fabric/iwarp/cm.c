@@ -91,9 +91,8 @@ int iwarp_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, voi
 	if (!l)
 		return -ENOMEM;
 	*l = (struct fabric_listener){
-		.magic = IWARP_LISTENER_MAGIC, .fabric = f, .at = plain, .ctx = ctx, .fd = -1,
+		.magic = IWARP_LISTENER_MAGIC, .fabric = f, .at = plain, .ctx = ctx,
 	};
-	xc_list_init(&l->accepting);
 	err = f->no_wire ? 0 : serve_listen(l, &plain, &l->at);
 	if (err) {
 		free(l);
@@ -109,8 +108,7 @@ int iwarp_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, voi
 void iwarp_listener_free(struct fabric_listener *l)
 {
 	XC_CHECK(l, IWARP_LISTENER_MAGIC);
-	if (l->fd >= 0)
-		serve_stop(l);
+	serve_stop(l);
 	xc_list_remove(&l->in_bucket);
 	l->fabric->objects--;
 	l->magic = 0;

@@ -46,6 +46,8 @@ static void take_options(struct fabric *f, const struct iwarp_options *o)
 	xc_assert(f->wants.ird <= IWARP_READS_MAX && f->wants.ord <= IWARP_READS_MAX);
 	/* What RDMAP promises. Inside the daemon more is true, but a program cannot know. */
 	f->caps.receiver_not_ready = f->caps.acknowledged = f->no_wire;
+	/* The peer may be siw. */
+	f->caps.short_read_in_page = !f->no_wire;
 }
 
 int iwarp_fabric_open(const struct iwarp_options *options, const struct xd_engine_ref *engine,

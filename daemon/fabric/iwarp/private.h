@@ -380,18 +380,24 @@ struct iwarp_watch {
 	void (*ready)(struct iwarp_watch *w, uint32_t events);
 };
 
+/* A listening socket. */
+struct iwarp_socket {
+	struct iwarp_watch watch;
+	struct fabric_listener *listener;
+	int fd;
+	bool paused;
+	struct xc_list accepting; /* on fabric.accepting */
+	struct xd_timer pause;
+};
+
 struct fabric_listener {
 	uint32_t magic;
 	struct fabric *fabric;
 	struct xc_addr at;
 	void *ctx;
 	struct xc_list in_bucket;
-	/* its socket; -1: it hears this daemon only */
-	int fd;
-	bool paused;
-	struct iwarp_watch watch;
-	struct xc_list accepting; /* on fabric.accepting */
-	struct xd_timer pause;
+	struct iwarp_socket *sockets; /* none: it hears this daemon only */
+	uint32_t n_sockets;
 };
 
 int iwarp_ep_connect(struct fabric_ep *ep, const struct xc_addr *dst, const void *private_data,
@@ -417,6 +423,8 @@ void iwarp_ep_tell(struct iwarp_pending *p);
 
 /* ---- addresses */
 
+/* Has a device that speaks iWARP itself the TCP ports of this network interface? */
+bool iwarp_kernel_has(const char *interface);
 /* Is it an address of this host? 0, -EADDRNOTAVAIL, or why that could not be found out. */
 int iwarp_address_is_local(const struct xc_addr *a);
 int iwarp_route(struct fabric *f, const struct xc_addr *dst, char *ret_why, size_t size);
@@ -447,7 +455,7 @@ struct fabric {
 
 	int epoll_fd;
 	uint32_t watched;	  /* by it */
-	struct xc_list accepting; /* listeners that somebody knocks at */
+	struct xc_list accepting; /* sockets that somebody knocks at */
 	struct xc_list streams;	  /* that are not dead */
 	struct xc_list dead;
 	struct xc_list busy; /* streams that have something to do, and no endpoint */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #define _GNU_SOURCE 1 /* accept4() */
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,39 +23,43 @@
 /* Taken from a listener in one turn. */
 #define ACCEPTS 16
 #define SOCKET_BACKLOG 128
+/* Of a listener at the any-address. */
+#define SOCKETS_MAX 64u
 /* Out of descriptors: a listener that is polled on would be ready for ever. */
 #define PAUSE_NS UINT64_C(100000000)
 
 /* ---- listeners */
 
-static void listener_ready(struct iwarp_watch *w, uint32_t events)
+static void socket_ready(struct iwarp_watch *w, uint32_t events)
 {
-	struct fabric_listener *l = xc_container_of(w, struct fabric_listener, watch);
+	struct iwarp_socket *so = xc_container_of(w, struct iwarp_socket, watch);
 
 	(void)events;
-	if (xc_list_empty(&l->accepting))
-		xc_list_append(&l->fabric->accepting, &l->accepting);
+	if (xc_list_empty(&so->accepting))
+		xc_list_append(&so->listener->fabric->accepting, &so->accepting);
+}
+
+static void arm_pause(struct iwarp_socket *so)
+{
+	const struct xd_engine_ref *e = &so->listener->fabric->engine;
+
+	e->ops->arm(e->engine, &so->pause, e->ops->now_ns(e->engine) + PAUSE_NS);
 }
 
 static void pause_over(struct xd_timer *t)
 {
-	struct fabric_listener *l = xc_container_of(t, struct fabric_listener, pause);
+	struct iwarp_socket *so = xc_container_of(t, struct iwarp_socket, pause);
 
-	if (poll_add(l->fabric, l->fd, EPOLLIN, &l->watch) < 0)
-		l->fabric->engine.ops->arm(l->fabric->engine.engine, t,
-					   l->fabric->engine.ops->now_ns(l->fabric->engine.engine) +
-						   PAUSE_NS);
-	else
-		l->paused = false;
+	so->paused = poll_add(so->listener->fabric, so->fd, EPOLLIN, &so->watch) < 0;
+	if (so->paused)
+		arm_pause(so);
 }
 
-static void pause_listener(struct fabric_listener *l)
+static void pause_socket(struct iwarp_socket *so)
 {
-	const struct xd_engine_ref *e = &l->fabric->engine;
-
-	poll_remove(l->fabric, l->fd);
-	l->paused = true;
-	e->ops->arm(e->engine, &l->pause, e->ops->now_ns(e->engine) + PAUSE_NS);
+	poll_remove(so->listener->fabric, so->fd);
+	so->paused = true;
+	arm_pause(so);
 }
 
 static int bound_socket(const struct xc_addr *at)
@@ -76,29 +82,92 @@ static int bound_socket(const struct xc_addr *at)
 	return err;
 }
 
-int serve_listen(struct fabric_listener *l, const struct xc_addr *at, struct xc_addr *ret_at)
+static int bound_port(int fd, uint16_t *ret)
 {
 	struct sockaddr_storage sa;
 	socklen_t size = sizeof(sa);
 	struct xc_addr bound;
+
+	if (getsockname(fd, (struct sockaddr *)&sa, &size) < 0)
+		return -errno;
+	fabric_from_sockaddr((struct sockaddr *)&sa, &bound);
+	*ret = bound.port;
+	return 0;
+}
+
+/* Binds the next socket of l. */
+static int add_socket(struct fabric_listener *l, const struct xc_addr *at, uint16_t *ret_port)
+{
+	struct iwarp_socket *so = &l->sockets[l->n_sockets];
 	int fd = bound_socket(at), err;
 
 	if (fd < 0)
 		return fd;
-	err = getsockname(fd, (struct sockaddr *)&sa, &size) < 0 ? -errno : 0;
+	*so = (struct iwarp_socket){
+		.watch.ready = socket_ready, .listener = l, .fd = fd, .pause.fired = pause_over,
+	};
+	xc_list_init(&so->accepting);
+	err = bound_port(fd, ret_port);
 	if (!err)
-		err = poll_add(l->fabric, fd, EPOLLIN, &l->watch);
+		err = poll_add(l->fabric, fd, EPOLLIN, &so->watch);
 	if (err) {
 		close(fd);
 		return err;
 	}
-	fabric_from_sockaddr((struct sockaddr *)&sa, &bound);
-	*ret_at = *at;
-	ret_at->port = bound.port;
-	l->fd = fd;
-	l->watch.ready = listener_ready;
-	l->pause.fired = pause_over;
+	l->n_sockets++;
 	return 0;
+}
+
+/* An address that the any-address stands for, and that is ours to listen at. */
+static bool is_ours(const struct ifaddrs *i, const struct xc_addr *any, struct xc_addr *ret)
+{
+	if (!i->ifa_addr || !(i->ifa_flags & IFF_UP))
+		return false;
+	fabric_from_sockaddr(i->ifa_addr, ret);
+	ret->port = any->port;
+	return ret->family == any->family && !iwarp_kernel_has(i->ifa_name);
+}
+
+/*
+ * Where a device that speaks iWARP listens at the port, at its own addresses, nobody can listen at
+ * it at all of them: then at each of the others.
+ */
+static int listen_at_each(struct fabric_listener *l, const struct xc_addr *any)
+{
+	struct ifaddrs *all;
+	struct xc_addr at;
+	uint16_t port;
+	int err = 0;
+
+	if (getifaddrs(&all) < 0)
+		return -errno;
+	for (const struct ifaddrs *i = all; i && !err && l->n_sockets < SOCKETS_MAX;
+	     i = i->ifa_next)
+		if (is_ours(i, any, &at))
+			err = add_socket(l, &at, &port);
+	freeifaddrs(all);
+	if (!err && !l->n_sockets)
+		err = -EADDRINUSE;
+	if (err)
+		serve_stop(l);
+	return err;
+}
+
+int serve_listen(struct fabric_listener *l, const struct xc_addr *at, struct xc_addr *ret_at)
+{
+	bool any = xc_addr_is_any(at);
+	int err;
+
+	l->sockets = calloc(any ? SOCKETS_MAX : 1, sizeof(*l->sockets));
+	if (!l->sockets)
+		return -ENOMEM;
+	*ret_at = *at;
+	err = add_socket(l, at, &ret_at->port);
+	if (err == -EADDRINUSE && any && at->port)
+		return listen_at_each(l, at);
+	if (err)
+		serve_stop(l);
+	return err;
 }
 
 void serve_stop(struct fabric_listener *l)
@@ -106,11 +175,17 @@ void serve_stop(struct fabric_listener *l)
 	struct fabric *f = l->fabric;
 	struct iwarp_stream *s;
 
-	f->engine.ops->disarm(f->engine.engine, &l->pause);
-	if (!l->paused)
-		poll_remove(f, l->fd);
-	close(l->fd);
-	xc_list_remove(&l->accepting);
+	while (l->n_sockets) {
+		struct iwarp_socket *so = &l->sockets[--l->n_sockets];
+
+		f->engine.ops->disarm(f->engine.engine, &so->pause);
+		if (!so->paused)
+			poll_remove(f, so->fd);
+		close(so->fd);
+		xc_list_remove(&so->accepting);
+	}
+	free(l->sockets);
+	l->sockets = NULL;
 	xc_list_for_each(s, &f->streams, link)
 		if (s->state == STREAM_HEARING && s->listener == l)
 			stream_close(s, true);
@@ -164,20 +239,20 @@ static void taken(struct fabric_listener *l, int fd, const struct sockaddr_stora
 	stream_wake(s);
 }
 
-static void accept_some(struct fabric_listener *l)
+static void accept_some(struct iwarp_socket *so)
 {
 	for (int i = 0; i < ACCEPTS; i++) {
 		struct sockaddr_storage from;
 		socklen_t size = sizeof(from);
-		int fd = accept4(l->fd, (struct sockaddr *)&from, &size,
+		int fd = accept4(so->fd, (struct sockaddr *)&from, &size,
 				 SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
-			taken(l, fd, &from);
+			taken(so->listener, fd, &from);
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-			pause_listener(l);
+			pause_socket(so);
 		/* The rest is of that connection, which is gone (accept(2)), or there is none. */
 		if (errno != EINTR && errno != ECONNABORTED)
 			return;
@@ -190,7 +265,7 @@ void serve_run(struct fabric *f)
 
 	/* Level-triggered: what is left is ready again at the next look. */
 	while ((link = xc_list_pop(&f->accepting)))
-		accept_some(xc_container_of(link, struct fabric_listener, accepting));
+		accept_some(xc_container_of(link, struct iwarp_socket, accepting));
 }
 
 /* ---- the request */

@@ -9,6 +9,7 @@
  *   poll.c     epoll: which sockets are ready
  *   dial.c     the side that connects: TCP, MPA request, reply
  *   serve.c    the side that listens: sockets, MPA request, reply
+ *   kernel.c   whose TCP ports are a device's
  *   tx.c       work requests and READ responses into FPDUs
  *   rx.c       FPDUs out of the socket
  *   place.c    what an inbound segment may do, and where its payload goes
