@@ -19,8 +19,6 @@ GID = 61000
 BYSTANDER_UID = 61900
 ROOT = os.geteuid() == 0
 CLONE_NEWNET = 0x40000000
-# XFER_TEST_SHORTCUT=no: endpoints of one daemon meet over TCP, too.
-SHORTCUT = os.environ.get('XFER_TEST_SHORTCUT', 'yes')
 
 
 class Build:
@@ -102,8 +100,8 @@ REPORT = re.compile(r'AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime err
 
 def with_address(config):
     """The configuration, and that tests may use their address, unless who may is what the test is about."""
-    if SHORTCUT != 'yes' and 'device iwarp' not in config:
-        config += '\ndevice iwarp { shortcut = %s }\n' % SHORTCUT
+    if raw.OVER_TCP and 'device iwarp' not in config:
+        config += '\ndevice iwarp { shortcut = no }\n'
     if raw.LOOPBACK or 'allow' in config:
         return config
     return config + '\nallow { listen = {127.0.0.0/8, "::1", "%s"} connect = {127.0.0.0/8, "::1", "%s"} }\n' % (

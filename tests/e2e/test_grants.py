@@ -38,6 +38,10 @@ def beyond(two, offset, token, read, before, after):
         # What was granted has become the copy, which may have the beginning of what was sent.
         granted = slice(offset, offset + token.length)
         after = after[0][:offset] + memory[0][granted] + after[0][granted.stop:], after[1]
+    if raw.OVER_TCP and not read:
+        # It went in segments, and those that were good have arrived.
+        granted = slice(offset, offset + token.length)
+        after = after[0][:offset] + memory[0][granted] + after[0][granted.stop:], after[1]
     if two.snapshots and read:
         # It went in pieces, and those that were good have arrived.
         after = after[0], memory[1][:token.length] + after[1][token.length:]

@@ -66,10 +66,12 @@ class Lists:
         for offset, length in sink[1]:
             expected[sink[0]][offset:offset + length] = data[at:at + length]
             at += length
+        # It has to be there, not just sent.
+        flags = raw.F_PLACED if opcode == WRITE and raw.OVER_TCP else 0
         if n_local <= raw.SEGMENTS_INLINE and n_remote <= raw.SEGMENTS_INLINE and rng.random() < 0.5:
-            done = two.b.run(opcode, two.eb, local, remote)
+            done = two.b.run(opcode, two.eb, local, remote, flags=flags)
         else:
-            done = self.by_reference(opcode, local, remote, 8 * rng.randrange(100))
+            done = self.by_reference(opcode, local, remote, 8 * rng.randrange(100), flags=flags)
         status_is(done, 0)
         equal(done.byte_len, total, 'byte_len')
         if opcode == WRITE and two.snapshots:

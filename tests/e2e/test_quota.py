@@ -177,7 +177,7 @@ def bytes_in_flight(t):
         status_is(s.finish(s.cookie), 0)
     names_limit(s.run(READ, pair.eb, [b.segment(0, (1 << 20) + 1)],
                       [token.segment(0, (1 << 20) + 1)]), 'bytes')
-    if raw.WAITS_FOR_RECV:
+    if not raw.SENT_IS_DONE:
         # SENDs that no RECV takes stay in flight, and charged.
         send = s.start(SEND, pair.eb, [b.segment(0, 1 << 20)])
         names_limit(s.run(SEND, pair.eb, [b.segment(0, 1)]), 'bytes')
