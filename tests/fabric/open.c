@@ -126,6 +126,9 @@ bool open_knows(const struct open_options *o)
 
 void open_prepare(struct open_options *o)
 {
+	o->keeps_state = o->state_dir[0];
+	if (o->keeps_state)
+		return;
 	snprintf(o->state_dir, sizeof(o->state_dir), "/tmp/xd-fabric.XXXXXX");
 	xc_assert(mkdtemp(o->state_dir));
 }
@@ -133,8 +136,11 @@ void open_prepare(struct open_options *o)
 void open_finish(struct open_options *o)
 {
 	struct dirent *e;
-	DIR *dir = opendir(o->state_dir);
+	DIR *dir;
 
+	if (o->keeps_state)
+		return;
+	dir = opendir(o->state_dir);
 	xc_assert(dir);
 	while ((e = readdir(dir)))
 		if (e->d_name[0] != '.')

@@ -11,7 +11,8 @@
 struct open_options {
 	const char *fabric;
 	struct xc_addr server, client; /* where to listen, and from where to connect */
-	char state_dir[32];
+	char state_dir[128]; /* "": one that is made, and removed in the end */
+	bool keeps_state;
 };
 
 bool open_knows(const struct open_options *o);

@@ -304,9 +304,10 @@ static void prove_all(void)
 
 static _Noreturn void usage(void)
 {
-	fputs("usage: run [--fabric iwarp|verbs] [--server IP] [--client IP] [--silent IP]\n"
+	fputs("usage: run [--fabric iwarp|verbs] [--server IP] [--client IP] [--silent IP] [--state DIR]\n"
 	      "           [--only TEXT] [--repeat N] [--prove] [--list] [--verbose]\n"
 	      "  --silent  an address that is routed to, and where nobody answers\n"
+	      "  --state   where what was found out of devices is kept, to ask them but once\n"
 	      "  --only    tests whose name contains TEXT\n"
 	      "  --repeat  each of them so often: for what fails now and then\n"
 	      "  --prove   each test must see the faults that are built in for it\n"
@@ -333,6 +334,7 @@ static void parse(int argc, char **argv)
 		{ "server", required_argument, NULL, 's' },
 		{ "client", required_argument, NULL, 'c' },
 		{ "silent", required_argument, NULL, 'S' },
+		{ "state", required_argument, NULL, 't' },
 		{ "only", required_argument, NULL, 'o' },
 		{ "repeat", required_argument, NULL, 'r' },
 		{ "prove", no_argument, NULL, 'p' },
@@ -360,6 +362,10 @@ static void parse(int argc, char **argv)
 			rig.silent = address(optarg);
 			rig.silent.port = 20470;
 			rig.has_silent = true;
+			break;
+		case 't':
+			snprintf(options.open.state_dir, sizeof(options.open.state_dir), "%s",
+				 optarg);
 			break;
 		case 'o':
 			options.only = optarg;
