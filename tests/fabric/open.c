@@ -144,6 +144,9 @@ void open_list_profiles(void)
 
 void open_prepare(struct open_options *o)
 {
+	o->keeps_state = o->state_dir[0];
+	if (o->keeps_state)
+		return;
 	snprintf(o->state_dir, sizeof(o->state_dir), "/tmp/xd-fabric.XXXXXX");
 	xc_assert(mkdtemp(o->state_dir));
 }
@@ -151,8 +154,11 @@ void open_prepare(struct open_options *o)
 void open_finish(struct open_options *o)
 {
 	struct dirent *e;
-	DIR *dir = opendir(o->state_dir);
+	DIR *dir;
 
+	if (o->keeps_state)
+		return;
+	dir = opendir(o->state_dir);
 	xc_assert(dir);
 	while ((e = readdir(dir)))
 		if (e->d_name[0] != '.')

@@ -13,7 +13,8 @@ struct open_options {
 	bool crc; /* "wire" */
 	const char *profile; /* iwarp's; NULL = none */
 	struct xc_addr server, client; /* where to listen, and from where to connect */
-	char state_dir[32];
+	char state_dir[128]; /* "": one that is made, and removed in the end */
+	bool keeps_state;
 };
 
 /* One a line. */

@@ -308,10 +308,11 @@ static void prove_all(void)
 static _Noreturn void usage(void)
 {
 	fputs("usage: run [--fabric iwarp|wire|verbs] [--profile NAME] [--crc] [--dribble N]\n"
-	      "           [--server IP] [--client IP] [--silent IP] [--only TEXT] [--repeat N] [--prove]\n"
-	      "           [--list] [--list-profiles] [--verbose]\n"
+	      "           [--server IP] [--client IP] [--silent IP] [--state DIR] [--only TEXT]\n"
+	      "           [--repeat N] [--prove] [--list] [--list-profiles] [--verbose]\n"
 	      "  --dribble sockets of \"wire\" move 1 to N bytes at a time\n"
 	      "  --silent  an address that is routed to, and where nobody answers\n"
+	      "  --state   where what was found out of devices is kept, to ask them but once\n"
 	      "  --only    tests whose name contains TEXT\n"
 	      "  --repeat  each of them so often: for what fails now and then\n"
 	      "  --prove   each test must see the faults that are built in for it\n"
@@ -342,6 +343,7 @@ static void parse(int argc, char **argv)
 		{ "server", required_argument, NULL, 's' },
 		{ "client", required_argument, NULL, 'c' },
 		{ "silent", required_argument, NULL, 'S' },
+		{ "state", required_argument, NULL, 't' },
 		{ "only", required_argument, NULL, 'o' },
 		{ "repeat", required_argument, NULL, 'r' },
 		{ "prove", no_argument, NULL, 'p' },
@@ -381,6 +383,10 @@ static void parse(int argc, char **argv)
 			rig.silent = address(optarg);
 			rig.silent.port = 20470;
 			rig.has_silent = true;
+			break;
+		case 't':
+			snprintf(options.open.state_dir, sizeof(options.open.state_dir), "%s",
+				 optarg);
 			break;
 		case 'o':
 			options.only = optarg;

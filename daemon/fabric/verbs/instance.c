@@ -184,13 +184,15 @@ void verbs_lost(struct fabric *f, const char *how)
 static void qp_event(struct ibv_qp *qp, enum ibv_event_type type)
 {
 	struct fabric_ep *ep = qp->qp_context;
+	const bool iwarp = ep->fabric->caps.kind == FABRIC_IWARP;
 
 	switch (type) {
 	case IBV_EVENT_COMM_EST:
 		verbs_life_hear(&ep->life, VERBS_HEARD_FIRST_MESSAGE, 0);
 		break;
 	case IBV_EVENT_QP_FATAL:
-		verbs_life_fault(&ep->life, -XP_E_DEVICE);
+		/* siw says so of a stream that broke in the middle, as when its peer is killed. */
+		verbs_life_fault(&ep->life, iwarp ? -XP_E_PEER_GONE : -XP_E_DEVICE);
 		break;
 	/* The peer broke the rules, or the transport: the QP is in ERR. */
 	case IBV_EVENT_QP_REQ_ERR:
