@@ -336,7 +336,7 @@ static void connect_stream(struct world *w, uint8_t terms)
 			     &s) == 0);
 	if (w->has_start) {
 		w->listener = (struct fabric_listener){
-			.magic = IWARP_LISTENER_MAGIC, .fabric = w->f, .ctx = w, .fd = -1,
+			.magic = IWARP_LISTENER_MAGIC, .fabric = w->f, .ctx = w,
 			.at = nowhere,
 		};
 		w->f->hearing++;
