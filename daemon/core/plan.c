@@ -86,8 +86,8 @@ static void advance_remote(const struct xd_shape *s, struct xd_cursor *c, uint64
 	}
 }
 
-/* Does it lie, at the peer, in two pages, and is so short that it must not? Then *ret_bytes: how much
- * of it lies in the first. */
+/* Does it lie, at the peer, in two pages, and is so short that it must not? Then *ret_bytes: how
+ * much of it lies in the first. */
 static bool must_end_in_page(const struct xd_plan_limits *limits, const struct xd_piece *p,
 			     uint64_t *ret_bytes)
 {

@@ -56,7 +56,8 @@ struct xd_ring {
 	uint64_t head, tail; /* bytes given back, given out; free-running */
 };
 
-/* Bytes in one piece, and where they are few in one page. 0, or -EAGAIN: no room until some come back. At most the ring's size. */
+/* Bytes in one piece, and where they are few in one page. 0, or -EAGAIN: no room until some come
+ * back. At most the ring's size. */
 int xd_ring_take(struct xd_ring *ring, uint64_t bytes, uint64_t *ret_offset);
 
 /* Where a ring stands, to take back what is taken from here on. */

@@ -17,7 +17,7 @@
 
 /* A close that takes longer than this is somebody's doing (a TCP socket with SO_LINGER, for one).
  */
-#define SLOW_CLOSE_MS 200
+#define SLOW_CLOSE_MS 1000
 /* Administrators' sessions beyond all limits on sessions. */
 #define ADMINS_UNCHARGED_MAX 8
 /* Refused requests that wait to be read carry no charge; at this many io stops reading. */

@@ -64,7 +64,8 @@ int iwarp_route(struct fabric *f, const struct xc_addr *dst, char *ret_why, size
 
 	XC_CHECK(f, IWARP_FABRIC_MAGIC);
 	if ((plain.family != 4 && plain.family != 6) || xc_addr_is_any(&plain))
-		return no_route(ret_why, size, "the address names no host that could be connected to");
+		return no_route(ret_why, size,
+				"the address names no host that could be connected to");
 	err = iwarp_address_is_local(&plain);
 	if (err && err != -EADDRNOTAVAIL)
 		return no_route(ret_why, size, "the addresses of this host cannot be read");
@@ -72,7 +73,7 @@ int iwarp_route(struct fabric *f, const struct xc_addr *dst, char *ret_why, size
 		snprintf(ret_why, size, "both ends are on this host: %s",
 			 f->no_shortcut ? "iWARP over TCP"
 			 : f->no_wire	? "one copy inside the daemon"
-					: "one copy inside the daemon, or iWARP over TCP to another");
+				      : "one copy inside the daemon, or iWARP over TCP to another");
 		return 0;
 	}
 	if (f->no_wire)

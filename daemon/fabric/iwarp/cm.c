@@ -9,7 +9,8 @@
 #include "proto/errors.h"
 
 /*
- * Listeners and connection requests, whether they come through TCP or from an endpoint of this daemon.
+ * Listeners and connection requests, whether they come through TCP or from an endpoint of this
+ * daemon.
  */
 
 /*
@@ -91,7 +92,10 @@ int iwarp_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, voi
 	if (!l)
 		return -ENOMEM;
 	*l = (struct fabric_listener){
-		.magic = IWARP_LISTENER_MAGIC, .fabric = f, .at = plain, .ctx = ctx,
+		.magic = IWARP_LISTENER_MAGIC,
+		.fabric = f,
+		.at = plain,
+		.ctx = ctx,
 	};
 	err = f->no_wire ? 0 : serve_listen(l, &plain, &l->at);
 	if (err) {
@@ -208,8 +212,12 @@ int iwarp_conn_ask(struct iwarp_stream *s, struct fabric_listener *l, const void
 	if (!c)
 		return -ENOMEM;
 	*c = (struct fabric_conn){
-		.magic = IWARP_CONN_MAGIC, .fabric = s->fabric, .stream = s, .dst = l->at,
-		.peer = s->peer, .pending.deliver = conn_tell,
+		.magic = IWARP_CONN_MAGIC,
+		.fabric = s->fabric,
+		.stream = s,
+		.dst = l->at,
+		.peer = s->peer,
+		.pending.deliver = conn_tell,
 		.private_data_bytes = (uint16_t)bytes,
 	};
 	xc_list_init(&c->pending.link);
@@ -288,8 +296,12 @@ int iwarp_ep_connect(struct fabric_ep *ep, const struct xc_addr *dst, const void
 	if (!c)
 		return -ENOMEM;
 	*c = (struct fabric_conn){
-		.magic = IWARP_CONN_MAGIC, .fabric = f, .state = IWARP_CONN_ASKED, .ep = ep,
-		.dst = plain, .pending.deliver = conn_tell,
+		.magic = IWARP_CONN_MAGIC,
+		.fabric = f,
+		.state = IWARP_CONN_ASKED,
+		.ep = ep,
+		.dst = plain,
+		.pending.deliver = conn_tell,
 		.private_data_bytes = iwarp_padded(f, bytes, f->caps.private_connect_bytes),
 	};
 	if (bytes)

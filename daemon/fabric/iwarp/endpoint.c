@@ -17,7 +17,8 @@ static void ep_free(struct fabric_ep *ep)
 	free(ep);
 }
 
-/* No RECV was posted in time: by the peer, or here for the peer. Queues what is to be said; progress() says it. */
+/* No RECV was posted in time: by the peer, or here for the peer. Queues what is to be said;
+ * progress() says it. */
 static void rnr_fired(struct xd_timer *t)
 {
 	struct fabric_ep *ep = xc_container_of(t, struct fabric_ep, rnr);
@@ -65,8 +66,13 @@ int iwarp_ep_create(struct fabric *f, const struct fabric_ep_attr *attr, struct 
 	if (!ep)
 		return -ENOMEM;
 	*ep = (struct fabric_ep){
-		.magic = IWARP_EP_MAGIC, .fabric = f, .pd = attr->pd, .ctx = attr->ctx,
-		.qp_num = attr->qp_num, .rnr.fired = rnr_fired, .pending.deliver = iwarp_ep_tell,
+		.magic = IWARP_EP_MAGIC,
+		.fabric = f,
+		.pd = attr->pd,
+		.ctx = attr->ctx,
+		.qp_num = attr->qp_num,
+		.rnr.fired = rnr_fired,
+		.pending.deliver = iwarp_ep_tell,
 	};
 	xc_list_init(&ep->turn);
 	xc_list_init(&ep->windows);

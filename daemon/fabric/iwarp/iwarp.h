@@ -11,8 +11,8 @@
  * failed one ends the connection: its initiator hears why (-XP_E_REMOTE_ACCESS, -XP_E_LOCAL_ACCESS,
  * -XP_E_MESSAGE_TOO_LONG, -XP_E_RECEIVER_NOT_READY, -XP_E_REMOTE_FAULT, -XP_E_BUFFER_FAULT); the
  * other side hears -XP_E_PEER_GONE, or, where its own RECV or memory was at fault, why. Through TCP
- * a WRITE or SEND has succeeded when the socket has it, and a refusal comes later, as the end of the
- * connection. A listener is a TCP socket; :: is IPv6 only.
+ * a WRITE or SEND has succeeded when the socket has it, and a refusal comes later, as the end of
+ * the connection. A listener is a TCP socket; :: is IPv6 only.
  */
 
 #include "daemon/fabric/fabric.h"
@@ -26,14 +26,14 @@ struct iwarp_options {
 	/* limits, costs and habits of some device; NULL = none but our own */
 	const struct iwarp_profile *profile;
 	/* ---- on the wire */
-	bool no_wire;	    /* open no socket: endpoints of this daemon meet, and no others */
-	bool crc;	    /* ask for a CRC; without it one is used where the peer asks */
-	bool no_shortcut;   /* endpoints of this daemon meet over TCP too */
-	uint16_t ird, ord;  /* READs under way of the peer's, and of ours; 0 = 32 */
-	uint64_t mpa_ms;    /* for a request or a reply of MPA to arrive; 0 = 5,000 */
-	uint64_t stall_ms;  /* unacknowledged data ends a connection after this; 0 = 30,000 */
-	uint32_t handshakes;		/* incoming connections without a request; 0 = 256 */
-	uint32_t handshakes_per_host;	/* of one address; 0 = 32 */
+	bool no_wire;	     /* open no socket: endpoints of this daemon meet, and no others */
+	bool crc;	     /* ask for a CRC; without it one is used where the peer asks */
+	bool no_shortcut;    /* endpoints of this daemon meet over TCP too */
+	uint16_t ird, ord;   /* READs under way of the peer's, and of ours; 0 = 32 */
+	uint64_t mpa_ms;     /* for a request or a reply of MPA to arrive; 0 = 5,000 */
+	uint64_t stall_ms;   /* unacknowledged data ends a connection after this; 0 = 30,000 */
+	uint32_t handshakes; /* incoming connections without a request; 0 = 256 */
+	uint32_t handshakes_per_host; /* of one address; 0 = 32 */
 };
 
 extern const struct fabric_ops iwarp_fabric_ops;

@@ -11,9 +11,9 @@
 
 /*
  * A device that speaks iWARP itself (siw, or a network card) has the TCP ports at its network
- * interface's addresses to itself, or shares them by first come. sysfs says which devices there are,
- * but not of siw on Linux 6.1 which interface is whose. What tells it is the first GID of its port,
- * which begins with the interface's MAC address.
+ * interface's addresses to itself, or shares them by first come. sysfs says which devices there
+ * are, but not of siw on Linux 6.1 which interface is whose. What tells it is the first GID of its
+ * port, which begins with the interface's MAC address.
  */
 
 #define DEVICES "/sys/class/infiniband"
@@ -56,8 +56,8 @@ static bool has_mac(const char *device, const unsigned int mac[MAC_BYTES])
 
 	/* Ports are numbered from 1; an iWARP device of several has a device for each. */
 	snprintf(path, sizeof(path), DEVICES "/%s/ports/1/gids/0", device);
-	snprintf(wanted, sizeof(wanted), "%02x%02x:%02x%02x:%02x%02x", mac[0], mac[1], mac[2], mac[3],
-		 mac[4], mac[5]);
+	snprintf(wanted, sizeof(wanted), "%02x%02x:%02x%02x:%02x%02x", mac[0], mac[1], mac[2],
+		 mac[3], mac[4], mac[5]);
 	return read_line(path, line, sizeof(line)) && strncmp(line, wanted, strlen(wanted)) == 0;
 }
 

@@ -63,8 +63,7 @@ static enum place_verdict begin_write(struct iwarp_stream *s)
 
 static bool invalidates(const struct iwarp_rx *rx)
 {
-	return rx->header.op == RDMAP_SEND_INVALIDATE ||
-	       rx->header.op == RDMAP_SEND_SE_INVALIDATE;
+	return rx->header.op == RDMAP_SEND_INVALIDATE || rx->header.op == RDMAP_SEND_SE_INVALIDATE;
 }
 
 static enum place_verdict recv_fails(struct iwarp_stream *s, enum ibv_wc_status status,
@@ -123,7 +122,8 @@ static enum place_verdict end_send(struct iwarp_stream *s)
 	if (!rx->header.last)
 		return PLACE_OK;
 	if (invalidates(rx)) {
-		/* Before the receiver hears of the message; and it may have been killed meanwhile. */
+		/* Before the receiver hears of the message; and it may have been killed meanwhile.
+		 */
 		rkey = rx->header.invalidate_stag;
 		if (!iwarp_can_remote_invalidate(s->ep, rkey))
 			return broke(s, RDMAP_E_R_INVALIDATE, -XP_E_PEER_GONE);
@@ -192,8 +192,12 @@ static enum place_verdict end_read_request(struct iwarp_stream *s)
 
 	rx->read_msn++;
 	*slot = (struct rx_read){
-		.sink_stag = r->sink_stag, .source_stag = r->source_stag, .sink_to = r->sink_to,
-		.source_to = r->source_to, .bytes = r->bytes, .error = check_source(s, r),
+		.sink_stag = r->sink_stag,
+		.source_stag = r->source_stag,
+		.sink_to = r->sink_to,
+		.source_to = r->source_to,
+		.bytes = r->bytes,
+		.error = check_source(s, r),
 	};
 	/*
 	 * One that is refused ends the stream when those before it have been answered, so that the

@@ -43,8 +43,8 @@ void poll_remove(struct fabric *f, int fd)
 }
 
 /*
- * Nothing is run or freed from here, so no event of the batch can be of something that an earlier one
- * has ended.
+ * Nothing is run or freed from here, so no event of the batch can be of something that an earlier
+ * one has ended.
  */
 void poll_look(struct fabric *f)
 {

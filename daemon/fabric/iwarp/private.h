@@ -74,7 +74,7 @@ struct iwarp_stag {
 
 struct iwarp_stags {
 	struct iwarp_stag **cells; /* open addressing, linear probing */
-	uint32_t n_cells;          /* a power of two, or 0 */
+	uint32_t n_cells;	   /* a power of two, or 0 */
 	uint32_t used;
 	uint64_t *taken;   /* bitmap of indices in use or resting */
 	uint32_t *resting; /* ring of freed indices, oldest first */
@@ -111,7 +111,7 @@ struct iwarp_mr {
 	struct iwarp_stag stag;
 	struct fabric_region *region;
 	uint64_t region_offset; /* of mr.addr */
-	uint32_t windows;       /* bound to it */
+	uint32_t windows;	/* bound to it */
 };
 
 struct iwarp_mw {
@@ -242,7 +242,8 @@ struct iwarp_cursor {
 };
 
 /*
- * To the segment of a list that the next byte is in. There is one: the caller has bytes left to move.
+ * To the segment of a list that the next byte is in. There is one: the caller has bytes left to
+ * move.
  */
 static inline const struct ibv_sge *iwarp_seek(const struct ibv_sge *sges, uint32_t *sge,
 					       uint64_t *done)
@@ -311,7 +312,7 @@ struct fabric_ep {
 	uint32_t qp_num;
 	enum iwarp_ep_state state;
 	/* connected to an endpoint of this daemon: */
-	struct fabric_ep *peer;   /* while connected */
+	struct fabric_ep *peer;	  /* while connected */
 	struct fabric_conn *conn; /* while connecting */
 	/* or through TCP, from connecting on: */
 	struct iwarp_stream *stream;
@@ -365,8 +366,8 @@ struct fabric_conn {
 	uint32_t magic;
 	struct fabric *fabric;
 	enum iwarp_conn_state state;
-	bool answered;        /* while delivering */
-	struct fabric_ep *ep; /* who asks, in this daemon; */
+	bool answered;		     /* while delivering */
+	struct fabric_ep *ep;	     /* who asks, in this daemon; */
 	struct iwarp_stream *stream; /* or from elsewhere; neither: gave up */
 	void *ctx;
 	struct xc_addr dst, peer;
@@ -442,16 +443,16 @@ struct fabric {
 	const struct iwarp_profile *profile; /* NULL = none */
 	struct mpa_wants wants;
 	uint32_t sink_stag; /* of our READs: names no memory */
-	uint32_t objects; /* pds, listeners, conns: for close */
+	uint32_t objects;   /* pds, listeners, conns: for close */
 	uint16_t last_peer_port;
 
 	struct iwarp_stags stags;
 	struct xc_list owners[IWARP_BUCKETS];
 	struct xc_list listeners[IWARP_BUCKETS]; /* by port */
-	struct xc_list turns;                    /* of owners */
-	struct xc_list cq_ready;                 /* endpoints with completions */
-	struct xc_list pending;                  /* struct iwarp_pending */
-	struct fabric_region *faulted;           /* by the last turn */
+	struct xc_list turns;			 /* of owners */
+	struct xc_list cq_ready;		 /* endpoints with completions */
+	struct xc_list pending;			 /* struct iwarp_pending */
+	struct fabric_region *faulted;		 /* by the last turn */
 
 	int epoll_fd;
 	uint32_t watched;	  /* by it */

@@ -12,9 +12,9 @@
 
 /*
  * FPDUs out of the socket. A header is looked at, and everything about it decided (place.c), before
- * the first byte behind it is placed. Then payload goes from the socket straight into its buffer; the
- * trailer and the next header come with it, into rx.buf. Where FPDUs are short many are received at
- * once into rx.buf, and copied: a call for each would cost more.
+ * the first byte behind it is placed. Then payload goes from the socket straight into its buffer;
+ * the trailer and the next header come with it, into rx.buf. Where FPDUs are short many are
+ * received at once into rx.buf, and copied: a call for each would cost more.
  *
  * With a CRC an FPDU is whole in rx.buf and summed before anything of it is placed.
  */
@@ -150,7 +150,7 @@ static enum progress header(struct iwarp_stream *s)
 	need = MPA_LENGTH_BYTES + (uint32_t)n;
 	if (!rx->header.tagged && rx->header.op == RDMAP_TERMINATE)
 		return staged(rx) < MPA_LENGTH_BYTES + rx->ulpdu_bytes ? NEED_MORE
-									: terminated(s, need);
+								       : terminated(s, need);
 	if (!rx->header.tagged && rx->header.op == RDMAP_READ_REQUEST) {
 		if (staged(rx) < need + RDMAP_READ_REQUEST_BYTES)
 			return NEED_MORE;

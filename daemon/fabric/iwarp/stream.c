@@ -35,7 +35,8 @@ static void ready(struct iwarp_watch *w, uint32_t events)
 	stream_wake(s);
 }
 
-/* None of these can fail on a TCP socket but for want of memory, and the connection works without. */
+/* None of these can fail on a TCP socket but for want of memory, and the connection works without.
+ */
 static void set_options(struct iwarp_stream *s)
 {
 	/* Half of the time silence, then the probes. */
@@ -325,8 +326,10 @@ static void log_end(const struct fabric_ep *ep, const char *who, const char *tex
 	const struct xd_engine_ref *e = &ep->fabric->engine;
 
 	e->ops->log(e->engine,
-		    &(struct xd_log){ .priority = XD_INFO, .client_uid = ep->pd->owner->uid,
-				      .endpoint = ep->qp_num, .device = ep->fabric->caps.name,
+		    &(struct xd_log){ .priority = XD_INFO,
+				      .client_uid = ep->pd->owner->uid,
+				      .endpoint = ep->qp_num,
+				      .device = ep->fabric->caps.name,
 				      .client_caused = true },
 		    "A connection is terminated by %s: %s.", who, text);
 }
@@ -335,7 +338,10 @@ static void append_terminate(struct iwarp_stream *s, enum rdmap_error error, boo
 {
 	const struct iwarp_rx *rx = &s->rx;
 	const struct ddp_header h = {
-		.last = true, .op = RDMAP_TERMINATE, .qn = DDP_QN_TERMINATE, .msn = 1,
+		.last = true,
+		.op = RDMAP_TERMINATE,
+		.qn = DDP_QN_TERMINATE,
+		.msn = 1,
 	};
 	struct rdmap_terminate t = { .error = error };
 	uint8_t body[RDMAP_TERMINATE_MAX];

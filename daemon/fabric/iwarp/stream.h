@@ -18,8 +18,8 @@
  * the peer sends a READ response: some kernels' siw does not survive it), but after the endpoint
  * has let go of it nothing of it touches anybody's memory.
  *
- * All sockets are non-blocking, and edge-triggered: `readable` and `writable` say what is known, and
- * are cleared by EAGAIN.
+ * All sockets are non-blocking, and edge-triggered: `readable` and `writable` say what is known,
+ * and are cleared by EAGAIN.
  */
 
 #include <sys/epoll.h>
@@ -121,7 +121,8 @@ struct iwarp_rx {
 	struct ddp_header header;
 	bool has_request; /* the next is of this segment */
 	struct rdmap_read_request request;
-	uint32_t ulpdu_bytes, header_bytes; /* header_bytes: with the length, and what of the body belongs to it */
+	uint32_t ulpdu_bytes, header_bytes; /* header_bytes: with the length, and what of the body
+					       belongs to it */
 	uint32_t payload_left, trailer_left;
 	uint32_t payload_bytes;
 	enum rx_target target;
@@ -152,11 +153,11 @@ struct iwarp_stream {
 	int fd;
 	enum stream_state state;
 	bool readable, writable, hung_up, said_fin;
-	struct fabric_ep *ep;	  /* CONNECTING, ASKING, OPEN */
-	struct fabric_conn *conn; /* ASKED */
+	struct fabric_ep *ep;		  /* CONNECTING, ASKING, OPEN */
+	struct fabric_conn *conn;	  /* ASKED */
 	struct fabric_listener *listener; /* HEARING */
-	struct xc_list link;	  /* on fabric.streams, or fabric.hearing */
-	struct xc_list busy;	  /* on fabric.busy: no endpoint schedules it */
+	struct xc_list link;		  /* on fabric.streams, or fabric.hearing */
+	struct xc_list busy;		  /* on fabric.busy: no endpoint schedules it */
 	struct xd_timer timer;
 	struct xc_addr peer;
 	struct mpa_terms terms;
@@ -197,8 +198,8 @@ int stream_reason(int err);
 /* The connection is lost: ends the endpoint. */
 void stream_lost(struct iwarp_stream *s, int reason);
 /*
- * Receives an MPA frame into s->start, and not a byte behind it: its length; -EAGAIN: not yet; 0: the
- * peer has ended; -EPROTO: *ret_why; -errno.
+ * Receives an MPA frame into s->start, and not a byte behind it: its length; -EAGAIN: not yet; 0:
+ * the peer has ended; -EPROTO: *ret_why; -errno.
  */
 int stream_hear(struct iwarp_stream *s, enum mpa_kind kind, struct mpa_frame *ret,
 		const char **ret_why);
@@ -257,8 +258,8 @@ void tx_sink(const struct fabric_ep *ep, uint32_t serial, uint32_t *ret_stag, ui
 /* Sends the RTR of the initiator. */
 void tx_ready_to_receive(struct iwarp_stream *s, enum mpa_rtr rtr);
 /*
- * Leaves in tx.buf what the peer must still get of the FPDU that it has a part of, and nothing else.
- * False: that cannot be had any more.
+ * Leaves in tx.buf what the peer must still get of the FPDU that it has a part of, and nothing
+ * else. False: that cannot be had any more.
  */
 bool tx_settle(struct iwarp_stream *s);
 /* Appends bytes to tx.buf. */
@@ -270,7 +271,8 @@ void tx_append(struct iwarp_stream *s, const struct ddp_header *h, const void *b
 /* ---- rx.c */
 
 bool rx_has_work(const struct iwarp_stream *s);
-/* s->ep may be NULL: then everything but READ responses is thrown away, and their ends are counted. */
+/* s->ep may be NULL: then everything but READ responses is thrown away, and their ends are counted.
+ */
 uint64_t rx_run(struct iwarp_stream *s, uint64_t allowance_bytes);
 
 /* ---- place.c. An answer other than 0 ends the stream. */

@@ -28,34 +28,64 @@ struct failure {
 };
 
 static const struct failure local_protection = {
-	IBV_WC_LOC_PROT_ERR, IBV_WC_SUCCESS, -XP_E_LOCAL_ACCESS, -XP_E_PEER_GONE,
+	IBV_WC_LOC_PROT_ERR,
+	IBV_WC_SUCCESS,
+	-XP_E_LOCAL_ACCESS,
+	-XP_E_PEER_GONE,
 };
 static const struct failure local_fault = {
-	IBV_WC_LOC_PROT_ERR, IBV_WC_SUCCESS, -XP_E_BUFFER_FAULT, -XP_E_PEER_GONE,
+	IBV_WC_LOC_PROT_ERR,
+	IBV_WC_SUCCESS,
+	-XP_E_BUFFER_FAULT,
+	-XP_E_PEER_GONE,
 };
 static const struct failure remote_access = {
-	IBV_WC_REM_ACCESS_ERR, IBV_WC_SUCCESS, -XP_E_REMOTE_ACCESS, -XP_E_PEER_GONE,
+	IBV_WC_REM_ACCESS_ERR,
+	IBV_WC_SUCCESS,
+	-XP_E_REMOTE_ACCESS,
+	-XP_E_PEER_GONE,
 };
 static const struct failure remote_fault = {
-	IBV_WC_REM_OP_ERR, IBV_WC_SUCCESS, -XP_E_REMOTE_FAULT, -XP_E_BUFFER_FAULT,
+	IBV_WC_REM_OP_ERR,
+	IBV_WC_SUCCESS,
+	-XP_E_REMOTE_FAULT,
+	-XP_E_BUFFER_FAULT,
 };
 static const struct failure recv_protection = {
-	IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, -XP_E_REMOTE_FAULT, -XP_E_LOCAL_ACCESS,
+	IBV_WC_REM_OP_ERR,
+	IBV_WC_LOC_PROT_ERR,
+	-XP_E_REMOTE_FAULT,
+	-XP_E_LOCAL_ACCESS,
 };
 static const struct failure recv_fault = {
-	IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, -XP_E_REMOTE_FAULT, -XP_E_BUFFER_FAULT,
+	IBV_WC_REM_OP_ERR,
+	IBV_WC_LOC_PROT_ERR,
+	-XP_E_REMOTE_FAULT,
+	-XP_E_BUFFER_FAULT,
 };
 static const struct failure too_long = {
-	IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR, -XP_E_MESSAGE_TOO_LONG, -XP_E_MESSAGE_TOO_LONG,
+	IBV_WC_REM_INV_REQ_ERR,
+	IBV_WC_LOC_LEN_ERR,
+	-XP_E_MESSAGE_TOO_LONG,
+	-XP_E_MESSAGE_TOO_LONG,
 };
 static const struct failure bad_invalidate = {
-	IBV_WC_REM_INV_REQ_ERR, IBV_WC_SUCCESS, -XP_E_REMOTE_ACCESS, -XP_E_PEER_GONE,
+	IBV_WC_REM_INV_REQ_ERR,
+	IBV_WC_SUCCESS,
+	-XP_E_REMOTE_ACCESS,
+	-XP_E_PEER_GONE,
 };
 static const struct failure bad_bind = {
-	IBV_WC_MW_BIND_ERR, IBV_WC_SUCCESS, -XP_E_LOCAL_ACCESS, -XP_E_PEER_GONE,
+	IBV_WC_MW_BIND_ERR,
+	IBV_WC_SUCCESS,
+	-XP_E_LOCAL_ACCESS,
+	-XP_E_PEER_GONE,
 };
 static const struct failure bad_local_invalidate = {
-	IBV_WC_LOC_QP_OP_ERR, IBV_WC_SUCCESS, -XP_E_LOCAL_ACCESS, -XP_E_PEER_GONE,
+	IBV_WC_LOC_QP_OP_ERR,
+	IBV_WC_SUCCESS,
+	-XP_E_LOCAL_ACCESS,
+	-XP_E_PEER_GONE,
 };
 
 static bool is_send(const struct iwarp_wr *wr)
@@ -118,7 +148,7 @@ static const struct failure *check_send(struct fabric_ep *ep, const struct iwarp
 	if (wr->total_bytes > recv->total_bytes)
 		return &too_long;
 	if (!iwarp_list_access(ep->peer, iwarp_queue_sges(&ep->peer->rq, recv), wr->total_bytes,
-				IBV_ACCESS_LOCAL_WRITE))
+			       IBV_ACCESS_LOCAL_WRITE))
 		return &recv_protection;
 	if (wr->opcode == IBV_WR_SEND_WITH_INV &&
 	    !iwarp_can_remote_invalidate(ep->peer, wr->invalidate_rkey))
@@ -154,7 +184,7 @@ static bool begin(struct fabric_ep *ep, const struct iwarp_wr *wr,
 
 	*ret_failure = NULL;
 	if (!iwarp_list_access(ep, iwarp_queue_sges(&ep->sq, wr), wr->total_bytes,
-				own_right(ep, wr))) {
+			       own_right(ep, wr))) {
 		*ret_failure = &local_protection;
 		return true;
 	}
@@ -189,8 +219,8 @@ static bool own_end(struct fabric_ep *ep, const struct iwarp_wr *wr, uint64_t by
 	const struct ibv_sge *s = iwarp_seek(iwarp_queue_sges(&ep->sq, wr), &c->sge, &c->sge_done);
 
 	ret->bytes = xc_min_u64(bytes, s->length - c->sge_done);
-	return iwarp_local_access(ep, s->lkey, s->addr + c->sge_done, ret->bytes,
-				  own_right(ep, wr), &ret->span);
+	return iwarp_local_access(ep, s->lkey, s->addr + c->sge_done, ret->bytes, own_right(ep, wr),
+				  &ret->span);
 }
 
 static bool recv_end(struct fabric_ep *ep, uint64_t bytes, struct end *ret)
@@ -274,7 +304,8 @@ static const struct failure *move(struct fabric_ep *ep, const struct iwarp_wr *w
  * ---------------------------------------------------------------------------------------- ending
  */
 
-/* What the side that asked hears of a failure; some devices do not tell it what the peer refused. */
+/* What the side that asked hears of a failure; some devices do not tell it what the peer refused.
+ */
 static enum ibv_wc_status told(const struct fabric_ep *ep, const struct failure *f)
 {
 	const struct iwarp_profile *p = ep->fabric->profile;

@@ -14,12 +14,12 @@
  * Work requests and READ responses into FPDUs, and those into the socket.
  *
  * A batch of FPDUs is described first, as pieces, and then sent, in as many calls as the socket
- * takes. Payload stays where it is, and is named by key and address: each call looks it up again, so
- * that a key that was killed in between is dead. With a CRC the FPDU is made whole in tx.buf: the
- * owner of the memory could change it between the sum and the sending.
+ * takes. Payload stays where it is, and is named by key and address: each call looks it up again,
+ * so that a key that was killed in between is dead. With a CRC the FPDU is made whole in tx.buf:
+ * the owner of the memory could change it between the sum and the sending.
  *
- * One message is sent whole before the next begins: READ requests between the segments of a SEND are
- * allowed by RFC 5041 5.3, and kill connections to siw.
+ * One message is sent whole before the next begins: READ requests between the segments of a SEND
+ * are allowed by RFC 5041 5.3, and kill connections to siw.
  */
 
 #define PAD_MAX 3u
@@ -87,7 +87,8 @@ static uint32_t begin_frame(struct iwarp_stream *s, const struct ddp_header *h, 
 	return begins;
 }
 
-/* The pad, and the CRC over all before it, which stands there in the other byte order (RFC 5044). */
+/* The pad, and the CRC over all before it, which stands there in the other byte order (RFC 5044).
+ */
 static void end_frame(struct iwarp_stream *s, uint32_t begins, uint32_t ulpdu_bytes,
 		      enum tx_end ends, uint32_t slot)
 {
@@ -183,7 +184,9 @@ static enum trouble add_own(struct fabric_ep *ep, const struct iwarp_wr *wr, uin
 	while (bytes && !trouble) {
 		const struct ibv_sge *sge = iwarp_seek(sges, &tx->sge, &tx->sge_done);
 		uint32_t n = (uint32_t)xc_min_u64(bytes, sge->length - tx->sge_done);
-		const struct tx_piece p = { .kind = TX_OWN, .bytes = n, .key = sge->lkey,
+		const struct tx_piece p = { .kind = TX_OWN,
+					    .bytes = n,
+					    .key = sge->lkey,
 					    .address = sge->addr + tx->sge_done };
 
 		trouble = add_payload(ep, copied, &p);
@@ -228,8 +231,8 @@ static void wr_fails(struct fabric_ep *ep, enum ibv_wc_status status, int reason
 static void key_operation(struct fabric_ep *ep, struct iwarp_wr *wr)
 {
 	if (!iwarp_key_operation(ep, wr)) {
-		wr_fails(ep, wr->opcode == IBV_WR_BIND_MW ? IBV_WC_MW_BIND_ERR
-							   : IBV_WC_LOC_QP_OP_ERR,
+		wr_fails(ep,
+			 wr->opcode == IBV_WR_BIND_MW ? IBV_WC_MW_BIND_ERR : IBV_WC_LOC_QP_OP_ERR,
 			 -XP_E_LOCAL_ACCESS);
 		return;
 	}
@@ -346,7 +349,9 @@ static void read_frame(struct fabric_ep *ep, const struct iwarp_wr *wr)
 	struct iwarp_stream *s = ep->stream;
 	struct iwarp_tx *tx = &s->tx;
 	const struct ddp_header h = {
-		.last = true, .op = RDMAP_READ_REQUEST, .qn = DDP_QN_READ_REQUEST,
+		.last = true,
+		.op = RDMAP_READ_REQUEST,
+		.qn = DDP_QN_READ_REQUEST,
 		.msn = tx->read_msn++,
 	};
 	struct rdmap_read_request request = {
@@ -411,10 +416,15 @@ static enum trouble answer_frame(struct fabric_ep *ep)
 	const struct rx_read *r = &s->rx.reads[s->rx.reads_first];
 	uint32_t bytes = xc_min_u32(s->max_payload_tagged, r->bytes - tx->done_bytes), begins;
 	const struct ddp_header h = {
-		.tagged = true, .last = tx->done_bytes + bytes == r->bytes,
-		.op = RDMAP_READ_RESPONSE, .stag = r->sink_stag, .to = r->sink_to + tx->done_bytes,
+		.tagged = true,
+		.last = tx->done_bytes + bytes == r->bytes,
+		.op = RDMAP_READ_RESPONSE,
+		.stag = r->sink_stag,
+		.to = r->sink_to + tx->done_bytes,
 	};
-	const struct tx_piece p = { .kind = TX_RESPONSE, .bytes = bytes, .key = r->source_stag,
+	const struct tx_piece p = { .kind = TX_RESPONSE,
+				    .bytes = bytes,
+				    .key = r->source_stag,
 				    .address = r->source_to + tx->done_bytes };
 	enum trouble trouble = FINE;
 
@@ -438,19 +448,17 @@ static bool frame_fits(const struct iwarp_stream *s)
 	uint32_t limit = s->terms.crc ? STREAM_BUFFER_BYTES - TERMINATE_ROOM : HEADERS_ROOM;
 
 	return tx->first + tx->count + FRAME_PIECES_MAX <= TX_PIECES &&
-	       tx->batch_bytes < TX_BATCH_BYTES &&
-	       tx->buf_used + FRAME_OVERHEAD_MAX + max <= limit;
+	       tx->batch_bytes < TX_BATCH_BYTES && tx->buf_used + FRAME_OVERHEAD_MAX + max <= limit;
 }
 
 /* What is sent next cannot be had: an FPDU that the peer has a part of can only be cut off. */
 static void broken(struct fabric_ep *ep, enum tx_kind kind, enum trouble trouble)
 {
 	if (kind == TX_RESPONSE)
-		stream_terminate(ep->stream,
-				 trouble == KEY_IS_DEAD ? RDMAP_E_R_STAG
-							 : RDMAP_E_LOCAL_CATASTROPHIC,
-				 false,
-				 trouble == KEY_IS_DEAD ? -XP_E_PEER_GONE : -XP_E_BUFFER_FAULT);
+		stream_terminate(
+			ep->stream,
+			trouble == KEY_IS_DEAD ? RDMAP_E_R_STAG : RDMAP_E_LOCAL_CATASTROPHIC, false,
+			trouble == KEY_IS_DEAD ? -XP_E_PEER_GONE : -XP_E_BUFFER_FAULT);
 	else
 		stream_terminate(ep->stream, RDMAP_E_LOCAL_CATASTROPHIC, false,
 				 trouble == KEY_IS_DEAD ? -XP_E_LOCAL_ACCESS : -XP_E_BUFFER_FAULT);
@@ -636,7 +644,9 @@ void tx_ready_to_receive(struct iwarp_stream *s, enum mpa_rtr rtr)
 {
 	const struct ddp_header write = { .tagged = true, .last = true, .op = RDMAP_WRITE };
 	const struct ddp_header read = {
-		.last = true, .op = RDMAP_READ_REQUEST, .qn = DDP_QN_READ_REQUEST,
+		.last = true,
+		.op = RDMAP_READ_REQUEST,
+		.qn = DDP_QN_READ_REQUEST,
 		.msn = s->tx.read_msn,
 	};
 	struct rdmap_read_request request = { 0 };
@@ -673,8 +683,10 @@ bool tx_settle(struct iwarp_stream *s)
 			if (!s->ep || !look_up(s->ep, p, &span) ||
 			    fabric_guard_copy(tx->buf + tx->buf_used, span.at, left, &fault) < 0)
 				return false;
-			*p = (struct tx_piece){ .kind = TX_BYTES, .bytes = left,
-						.frame_end = p->frame_end, .address = tx->buf_used };
+			*p = (struct tx_piece){ .kind = TX_BYTES,
+						.bytes = left,
+						.frame_end = p->frame_end,
+						.address = tx->buf_used };
 			tx->buf_used += left;
 		}
 		if (p->frame_end) {

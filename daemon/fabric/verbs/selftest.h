@@ -52,7 +52,7 @@
 	X(ZERO_READ, "zero_read")		  /* without an SGE, completes */                  \
 	X(ZERO_WRITE, "zero_write")                                                                \
 	X(ZERO_SEND, "zero_send")                                                                  \
-	X(SHORT_READ, "short_read")	/* of a few bytes across the end of a page, right */       \
+	X(SHORT_READ, "short_read") /* of a few bytes across the end of a page, right */           \
 	X(SHORT_WRITE, "short_write")                                                              \
 	X(SHORT_SEND, "short_send")                                                                \
 	X(UNSIGNALLED, "unsignalled")	/* a failure completes, asked for or not */                \
@@ -64,7 +64,7 @@ enum verbs_question {
 #define VERBS_QUESTION(id, name) VERBS_Q_##id,
 	VERBS_QUESTIONS(VERBS_QUESTION)
 #undef VERBS_QUESTION
-	VERBS_N_QUESTIONS,
+		VERBS_N_QUESTIONS,
 };
 
 enum verbs_answer {
@@ -132,8 +132,8 @@ int verbs_claims_read(struct ibv_context *verbs, struct verbs_claims *ret);
  *
  * Windows need all WINDOW_* answered yes, and what is behind a window too: the rights and bounds of
  * MRs, PD_SEPARATION, DEREG_DEAD. Registrations need all of MR_*, PD_SEPARATION and DEREG_*. Both
- * need SHORT_*: what is wrong with short pieces can be avoided where the daemon places them. Else it
- * is slabs.
+ * need SHORT_*: what is wrong with short pieces can be avoided where the daemon places them. Else
+ * it is slabs.
  *
  * False: not even slabs are safe on it (MR_BOUNDS and PD_SEPARATION are not answered yes), and the
  * device must not be used.

@@ -29,7 +29,8 @@ static void number(uint8_t *memory)
 		memory[i] = (uint8_t)(i * 7 + i / PAGE_BYTES);
 }
 
-/* The first READ holds the second request back, so that the device's own thread comes to send it. */
+/* The first READ holds the second request back, so that the device's own thread comes to send it.
+ */
 static int post_behind_a_read(struct st *t, struct ibv_send_wr *wr)
 {
 	struct st_side *peer = &t->link[0].peer;
@@ -68,8 +69,8 @@ static int move_short(struct st *t, enum ibv_wr_opcode op, uint32_t at, uint32_t
 		wr.wr.rdma.remote_addr = st_address(t->owned) + at;
 		return st_post(t, &l->peer, &wr, NULL);
 	}
-	if (op == IBV_WR_SEND && st_post_recv(t, &l->owner, t->owned + SINK_OFFSET, bytes,
-					      t->open_mr->lkey))
+	if (op == IBV_WR_SEND &&
+	    st_post_recv(t, &l->owner, t->owned + SINK_OFFSET, bytes, t->open_mr->lkey))
 		return ST_REFUSED;
 	status = post_behind_a_read(t, &wr);
 	if (status != IBV_WC_SUCCESS)
