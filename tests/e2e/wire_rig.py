@@ -11,7 +11,6 @@ from iwarp_peer import Listener, call
 from raw import Pair, RECV, SEND
 
 
-
 def has_ipv6():
     try:
         with socket.socket(socket.AF_INET6) as s:
