@@ -148,7 +148,8 @@ static void connected(struct iwarp_stream *s)
 	if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &err, &size) < 0)
 		err = errno;
 	if (err) {
-		stream_lost(s, -err);
+		/* Reset before it was heard of: somebody was there. */
+		stream_lost(s, err == ECONNRESET ? -XP_E_PEER_GONE : -err);
 		return;
 	}
 	s->state = STREAM_ASKING;
