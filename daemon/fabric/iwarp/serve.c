@@ -284,8 +284,7 @@ static void send_reply(struct iwarp_stream *s, struct mpa_frame *reply, const vo
 static void turn_down(struct iwarp_stream *s, struct mpa_frame *reply, const void *private_data,
 		      size_t bytes)
 {
-	s->tx.buf = malloc(STREAM_BUFFER_BYTES);
-	if (!s->tx.buf) {
+	if (stream_buffers_new(s) < 0) {
 		stream_close(s, true);
 		return;
 	}

@@ -146,8 +146,7 @@ void stream_bury(struct fabric *f)
 		struct iwarp_stream *s = xc_container_of(link, struct iwarp_stream, link);
 
 		free(s->start);
-		free(s->tx.buf);
-		free(s->rx.buf);
+		stream_buffers_free(s);
 		s->magic = 0;
 		free(s);
 	}
@@ -224,10 +223,10 @@ int stream_open(struct iwarp_stream *s, struct fabric_ep *ep)
 {
 	const struct xd_engine_ref *e = &s->fabric->engine;
 
-	s->tx.buf = malloc(STREAM_BUFFER_BYTES);
-	s->rx.buf = malloc(STREAM_BUFFER_BYTES);
-	if (!s->tx.buf || !s->rx.buf)
-		return -ENOMEM;
+	int err = stream_buffers_new(s);
+
+	if (err)
+		return err;
 	e->ops->disarm(e->engine, &s->timer);
 	if (s->state == STREAM_HEARING)
 		s->fabric->hearing--;

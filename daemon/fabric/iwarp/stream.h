@@ -6,6 +6,7 @@
  * A TCP connection of the iwarp fabric, from connect() or accept() to close().
  *
  *   stream.c   its life: made, joined to an endpoint, terminated, lingering, closed
+ *   buffer.c   where bytes wait
  *   poll.c     epoll: which sockets are ready
  *   dial.c     the side that connects: TCP, MPA request, reply
  *   serve.c    the side that listens: sockets, MPA request, reply
@@ -148,6 +149,7 @@ struct iwarp_rx {
 
 struct iwarp_stream {
 	uint32_t magic;
+	uint8_t *buffers; /* tx.buf and rx.buf */
 	struct iwarp_watch watch;
 	struct fabric *fabric;
 	int fd;
@@ -219,6 +221,12 @@ void stream_limit(struct iwarp_stream *s, uint64_t ns);
 /* Work of an open one for about allowance_bytes; what it cost. */
 uint64_t stream_run(struct fabric_ep *ep, uint64_t allowance_bytes);
 bool stream_can_run(const struct fabric_ep *ep);
+
+/* ---- buffer.c */
+
+/* tx.buf and rx.buf, of STREAM_BUFFER_BYTES each. 0 or -ENOMEM. */
+int stream_buffers_new(struct iwarp_stream *s);
+void stream_buffers_free(struct iwarp_stream *s);
 
 /* ---- poll.c */
 
