@@ -105,6 +105,6 @@ def a_hundred_connects_a_second(t):
         time.sleep(max(0, begin + n / 100 - time.monotonic()))
     print('# %d connections in %.1f s' % (n, time.monotonic() - begin))
     check(first, 'fewer than 50 connections in %d s' % seconds)
-    until(lambda: all(now <= then + 2 for now, then in zip(two.fds(), first[0])), 'no descriptor is kept')
+    until(lambda: all(after <= before + 2 for before, after in zip(first[0], two.fds())), 'no descriptor is kept')
     for before, after in zip(first[1], two.rss()):
         check(after - before < 2 * MIB or t.build.sanitized, 'resident memory grew by %d bytes' % (after - before))

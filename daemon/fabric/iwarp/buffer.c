@@ -9,8 +9,8 @@
 
 /*
  * The two buffers of a stream. They are maps of their own: what a connection took is the system's
- * again when it ends, however many there were; data of clients that lies in them is in no core dump;
- * and behind each is a page that nobody can touch.
+ * again when it ends, however many there were; data of clients that lies in them is in no core
+ * dump; and behind each is a page that nobody can touch.
  */
 
 static size_t page_bytes(void)
