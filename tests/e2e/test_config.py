@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 
+import raw
 from harness import DAEMON_UID, GID, ROOT, check, equal, status_is, test, until
 from raw import E
 from test_tools import MIB, Served, digest, make
@@ -119,7 +120,8 @@ def files_move_as_on_the_worst(t):
 
 # As nobody listened; or, by a device that had accepted already, as its fabric rejects.
 REFUSED = (-111, E.BACKLOG, E.REJECTED)
-LOOPBACK = 'listen = {127.0.0.0/8} connect = {127.0.0.0/8}'
+OURS = '{127.0.0.0/8, "%s"}' % raw.ADDRESS
+HERE = 'listen = %s connect = %s' % (OURS, OURS)
 
 
 def refuses(t, connecting):
@@ -137,19 +139,19 @@ def refuses(t, connecting):
     return connected
 
 
-@test(config='allow { %s accept = {10.0.0.0/8} }' % LOOPBACK)
+@test(config='allow { %s accept = {192.0.2.0/24} }' % HERE)
 def peers_from_elsewhere_are_refused(t):
     status_is(refuses(t, t.session(1)), *REFUSED)
 
 
-@test(config='allow { %s accept = {10.0.0.0/8} }' % LOOPBACK)
+@test(config='allow { %s accept = {192.0.2.0/24} }' % HERE)
 def peers_from_elsewhere_are_refused_through_tcp(t):
     needs_tcp(t)
     status_is(refuses(t, t.keep(t.more_daemon().session(t.uid(1)))), E.PEER_GONE)
 
 
-@test(config='allow { %s accept = {10.0.0.0/8} }\nallow { users = {%d} accept = {127.0.0.0/8} }' %
-      (LOOPBACK, DAEMON_UID))
+@test(config='allow { %s accept = {192.0.2.0/24} }\nallow { users = {%d} accept = %s }' %
+      (HERE, DAEMON_UID, OURS))
 def each_user_has_peers_from_where_it_may(t):
     a, b = t.session(1), t.session()
     _, port = a.listen()
