@@ -67,7 +67,7 @@ class Lists:
             expected[sink[0]][offset:offset + length] = data[at:at + length]
             at += length
         # It has to be there, not just sent.
-        flags = raw.F_PLACED if opcode == WRITE and raw.OVER_TCP else 0
+        flags = raw.F_PLACED if opcode == WRITE and raw.SENT_IS_DONE else 0
         if n_local <= raw.SEGMENTS_INLINE and n_remote <= raw.SEGMENTS_INLINE and rng.random() < 0.5:
             done = two.b.run(opcode, two.eb, local, remote, flags=flags)
         else:
