@@ -67,7 +67,7 @@ class Lists:
             expected[sink[0]][offset:offset + length] = data[at:at + length]
             at += length
         # It has to be there, not just sent.
-        flags = raw.F_PLACED if opcode == WRITE and raw.SENT_IS_DONE else 0
+        flags = raw.F_PLACED if opcode == WRITE and raw.OVER_TCP else 0
         if n_local <= raw.SEGMENTS_INLINE and n_remote <= raw.SEGMENTS_INLINE and rng.random() < 0.5:
             done = two.b.run(opcode, two.eb, local, remote, flags=flags)
         else:
@@ -75,6 +75,10 @@ class Lists:
         status_is(done, 0)
         equal(done.byte_len, total, 'byte_len')
         if opcode == WRITE and two.snapshots:
+            # What is sent behind it is there after it.
+            recv = two.a.start(raw.RECV, two.ea)
+            two.b.do(raw.SEND, two.eb)
+            status_is(two.a.finish(recv), 0)
             two.landed(granted.pop())
         for memory, content in expected.items():
             same_bytes(memory.map[:], content, '%s memory after opcode %d, %d by %d segments' % (
