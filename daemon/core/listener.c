@@ -332,7 +332,10 @@ void *xd_on_connect_request(void *listener_ctx, struct fabric_conn *conn,
 	struct xd_session *s = l->session;
 	struct xd_request *r;
 
-	/* Not every fabric asks before: a device has accepted by the time that it tells. */
+	/*
+	 * Not every fabric asks before: a device has accepted by the time that it tells. And the
+	 * configuration may be another by now.
+	 */
 	if (!xd_on_peer_allowed(listener_ctx, &info->peer))
 		return NULL;
 	if (l->n_requests >= l->backlog || xd_session_ending(s) ||

@@ -143,8 +143,8 @@ struct fabric_conn_info {
 struct fabric_events {
 	/*
 	 * May this host connect to that listener? Asked before anything is allocated or received
-	 * for it, where the fabric hears of it that early; else just before connect_request. NULL:
-	 * all may.
+	 * for it, where the fabric hears of it that early. Where not, connect_request says no.
+	 * NULL: all may.
 	 */
 	bool (*peer_allowed)(void *listener_ctx, const struct xc_addr *peer);
 	/*

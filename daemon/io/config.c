@@ -16,6 +16,7 @@
 #include "common/cleanup.h"
 #include "common/slots.h"
 #include "common/units.h"
+#include "daemon/fabric/iwarp/iwarp.h"
 #include "daemon/fabric/iwarp/profile.h"
 #include "daemon/io/config_syntax.h"
 
@@ -113,8 +114,6 @@ static const struct xd_config_section sections[SECTIONS + 1] = {
 #define SETTINGS_MAX 16 /* of a section */
 _Static_assert(XD_LIMIT_COUNT <= SETTINGS_MAX, "all limits have a line of their own");
 #define HANDSHAKES_MAX 65536
-/* siw, for one, takes no more from a peer. */
-#define READS_MAX 128
 #define BYTES_MAX (UINT64_C(1) << 50)
 /* user and group sections each; they are searched one by one. */
 #define PRINCIPALS_MAX 4096
@@ -490,10 +489,10 @@ static void read_iwarp(struct reader *r, const struct xd_config_item *item)
 		read_switch(r, item, &p->shortcut);
 		break;
 	case IWARP_IRD:
-		read_u32(r, item, READS_MAX, &p->ird);
+		read_u32(r, item, IWARP_READS_MAX, &p->ird);
 		break;
 	case IWARP_ORD:
-		read_u32(r, item, READS_MAX, &p->ord);
+		read_u32(r, item, IWARP_READS_MAX, &p->ord);
 		break;
 	case IWARP_PROFILE:
 		read_profile(r, item);

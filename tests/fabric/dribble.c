@@ -28,45 +28,43 @@ static size_t cut(size_t size)
 	return most && n < size ? n : size;
 }
 
-/* The first of it, as a list of the caller's of n. */
-static int shorten(const struct msghdr *m, struct iovec *iov, int n)
-{
-	size_t left = 0;
-	int i = 0;
+#define PIECES 64
 
+/* The first of it, in a list of the caller's. */
+static struct msghdr shortened(const struct msghdr *m, struct iovec iov[static PIECES])
+{
+	struct msghdr less = *m;
+	size_t left = 0, i = 0;
+
+	if (!most)
+		return less;
 	for (size_t k = 0; k < m->msg_iovlen; k++)
 		left += m->msg_iov[k].iov_len;
 	left = cut(left);
-	for (; i < n && (size_t)i < m->msg_iovlen && left; i++) {
+	for (; i < PIECES && i < m->msg_iovlen && left; i++) {
 		iov[i] = m->msg_iov[i];
 		if (iov[i].iov_len > left)
 			iov[i].iov_len = left;
 		left -= iov[i].iov_len;
 	}
-	return i;
+	less.msg_iov = iov;
+	less.msg_iovlen = i;
+	return less;
 }
 
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags)
 {
-	struct iovec iov[64];
-	struct msghdr less = *m;
+	struct iovec iov[PIECES];
+	struct msghdr less = shortened(m, iov);
 
-	if (most) {
-		less.msg_iovlen = (size_t)shorten(m, iov, 64);
-		less.msg_iov = iov;
-	}
 	return __real_sendmsg(fd, &less, flags);
 }
 
 ssize_t __wrap_recvmsg(int fd, struct msghdr *m, int flags)
 {
-	struct iovec iov[64];
-	struct msghdr less = *m;
+	struct iovec iov[PIECES];
+	struct msghdr less = shortened(m, iov);
 
-	if (most) {
-		less.msg_iovlen = (size_t)shorten(m, iov, 64);
-		less.msg_iov = iov;
-	}
 	return __real_recvmsg(fd, &less, flags);
 }
 

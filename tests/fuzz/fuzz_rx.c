@@ -339,7 +339,6 @@ static void connect_stream(struct world *w, uint8_t terms)
 			.magic = IWARP_LISTENER_MAGIC, .fabric = w->f, .ctx = w,
 			.at = nowhere,
 		};
-		w->f->hearing++;
 		s->listener = &w->listener;
 		stream_limit(s, w->f->mpa_ns);
 		return;
@@ -447,7 +446,8 @@ static void world_end(struct world *w)
 	fake_engine_advance(w->engine, 60000 * MS);
 	run(w);
 	xc_assert(!w->f->eps && !w->f->objects && !w->f->watched && !w->f->lingering);
-	xc_assert(!w->f->hearing && xc_list_empty(&w->f->streams) && xc_list_empty(&w->f->dead));
+	xc_assert(!w->f->n_hearing && xc_list_empty(&w->f->hearing));
+	xc_assert(xc_list_empty(&w->f->streams) && xc_list_empty(&w->f->dead));
 	xc_assert(xc_list_empty(&w->f->pending) && xc_list_empty(&w->f->cq_ready));
 }
 

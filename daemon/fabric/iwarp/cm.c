@@ -202,7 +202,42 @@ static void conn_ask(struct fabric_conn *c, struct fabric_listener *l)
 	}
 }
 
-static void conn_tell(struct iwarp_pending *p);
+void iwarp_conn_lost(struct fabric_conn *c)
+{
+	XC_CHECK(c, IWARP_CONN_MAGIC);
+	c->stream = NULL;
+	tell_gone(c);
+}
+
+bool iwarp_may_ask(const struct fabric_listener *l, const struct xc_addr *peer)
+{
+	const struct fabric_events *events = &l->fabric->events;
+
+	return !events->peer_allowed || events->peer_allowed(l->ctx, peer);
+}
+
+/* From progress(). */
+static void conn_tell(struct iwarp_pending *p)
+{
+	struct fabric_conn *c = xc_container_of(p, struct fabric_conn, pending);
+	struct fabric *f = c->fabric;
+	struct fabric_listener *l;
+	void *ctx = c->ctx;
+
+	XC_CHECK(c, IWARP_CONN_MAGIC);
+	if (c->state == IWARP_CONN_GONE) {
+		conn_free(c);
+		f->events.conn_gone(ctx);
+		return;
+	}
+	l = listener_at(f, &c->dst);
+	if (l && iwarp_may_ask(l, &c->peer)) {
+		conn_ask(c, l);
+		return;
+	}
+	iwarp_ep_refuse(c->ep, -ECONNREFUSED, NULL, 0);
+	conn_free(c);
+}
 
 int iwarp_conn_ask(struct iwarp_stream *s, struct fabric_listener *l, const void *private_data,
 		   size_t bytes)
@@ -227,42 +262,6 @@ int iwarp_conn_ask(struct iwarp_stream *s, struct fabric_listener *l, const void
 	s->conn = c;
 	conn_ask(c, l);
 	return 0;
-}
-
-void iwarp_conn_lost(struct fabric_conn *c)
-{
-	XC_CHECK(c, IWARP_CONN_MAGIC);
-	c->stream = NULL;
-	tell_gone(c);
-}
-
-static bool may_ask(const struct fabric *f, const struct fabric_listener *l,
-		    const struct xc_addr *peer)
-{
-	return !f->events.peer_allowed || f->events.peer_allowed(l->ctx, peer);
-}
-
-/* From progress(). */
-static void conn_tell(struct iwarp_pending *p)
-{
-	struct fabric_conn *c = xc_container_of(p, struct fabric_conn, pending);
-	struct fabric *f = c->fabric;
-	struct fabric_listener *l;
-	void *ctx = c->ctx;
-
-	XC_CHECK(c, IWARP_CONN_MAGIC);
-	if (c->state == IWARP_CONN_GONE) {
-		conn_free(c);
-		f->events.conn_gone(ctx);
-		return;
-	}
-	l = listener_at(f, &c->dst);
-	if (l && may_ask(f, l, &c->peer)) {
-		conn_ask(c, l);
-		return;
-	}
-	iwarp_ep_refuse(c->ep, -ECONNREFUSED, NULL, 0);
-	conn_free(c);
 }
 
 /* An any-address stands for those of this host. */

@@ -13,9 +13,9 @@
 
 static void ask(struct iwarp_stream *s, const void *private_data, size_t bytes)
 {
-	mpa_ask(&s->fabric->wants, private_data, bytes, &s->request);
-	s->start_bytes = (uint32_t)mpa_encode(MPA_REQUEST, &s->request, s->start);
-	s->request.private_data = NULL;
+	mpa_ask(&s->fabric->wants, private_data, bytes, &s->frame);
+	s->start_bytes = (uint32_t)mpa_encode(MPA_REQUEST, &s->frame, s->start);
+	s->frame.private_data = NULL;
 }
 
 int dial(struct fabric_ep *ep, const struct xc_addr *dst, const void *private_data, size_t bytes)
@@ -68,13 +68,7 @@ static void refused(struct iwarp_stream *s, int status, const struct mpa_frame *
 
 static void against_protocol(struct iwarp_stream *s, const char *why)
 {
-	const struct xd_engine_ref *e = &s->fabric->engine;
-
-	e->ops->log(e->engine,
-		    &(struct xd_log){ .priority = XD_INFO, .endpoint = s->ep->qp_num,
-				      .client_uid = s->ep->pd->owner->uid, .client_caused = true,
-				      .device = s->fabric->caps.name },
-		    "The peer's answer to a connection request is refused: %s.", why);
+	stream_log(s->ep, "The peer's answer to a connection request is refused", why);
 	refused(s, -XP_E_PEER_PROTOCOL, NULL);
 }
 
@@ -85,7 +79,7 @@ static void replied(struct iwarp_stream *s, const struct mpa_frame *reply)
 	int err = -EPROTO;
 
 	if (reply->private_data_bytes <= FABRIC_PRIVATE_DATA_MAX)
-		err = mpa_agree(&s->request, reply, &s->fabric->wants, &s->terms, &why);
+		err = mpa_agree(&s->frame, reply, &s->fabric->wants, &s->terms, &why);
 	if (err == -EPROTO) {
 		against_protocol(s, why);
 		return;

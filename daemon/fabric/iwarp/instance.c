@@ -75,6 +75,7 @@ int iwarp_fabric_open(const struct iwarp_options *options, const struct xd_engin
 	xc_list_init(&f->cq_ready);
 	xc_list_init(&f->pending);
 	xc_list_init(&f->accepting);
+	xc_list_init(&f->hearing);
 	xc_list_init(&f->streams);
 	xc_list_init(&f->dead);
 	xc_list_init(&f->busy);

@@ -19,6 +19,8 @@
 
 struct iwarp_profile; /* profile.h */
 
+#define IWARP_READS_MAX 128u /* under way of one side of a stream; siw takes no more */
+
 /* 0, false and NULL are the defaults. */
 struct iwarp_options {
 	uint64_t rnr_ms;   /* how long a SEND waits for its RECV; 0 = 500 */
@@ -29,7 +31,8 @@ struct iwarp_options {
 	bool no_wire;	     /* open no socket: endpoints of this daemon meet, and no others */
 	bool crc;	     /* ask for a CRC; without it one is used where the peer asks */
 	bool no_shortcut;    /* endpoints of this daemon meet over TCP too */
-	uint16_t ird, ord;   /* READs under way of the peer's, and of ours; 0 = 32 */
+	/* READs under way of the peer's, and of ours; 0 = 32; at most IWARP_READS_MAX */
+	uint16_t ird, ord;
 	uint64_t mpa_ms;     /* for a request or a reply of MPA to arrive; 0 = 5,000 */
 	uint64_t stall_ms;   /* unacknowledged data ends a connection after this; 0 = 30,000 */
 	uint32_t handshakes; /* incoming connections without a request; 0 = 256 */

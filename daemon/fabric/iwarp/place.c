@@ -23,22 +23,13 @@ static enum place_verdict against_protocol(struct iwarp_stream *s, enum rdmap_er
 
 /* ---- WRITE */
 
-static enum rdmap_error tagged_error(enum iwarp_access a)
-{
-	switch (a) {
-	case IWARP_ACCESS_OK:
-		return RDMAP_NO_ERROR;
-	case IWARP_ACCESS_NO_STAG:
-		return RDMAP_E_T_STAG;
-	case IWARP_ACCESS_STREAM:
-		return RDMAP_E_T_STREAM;
-	case IWARP_ACCESS_RIGHTS: /* DDP knows none */
-		return RDMAP_E_R_RIGHTS;
-	case IWARP_ACCESS_BOUNDS:
-		break;
-	}
-	return RDMAP_E_T_BOUNDS;
-}
+static const enum rdmap_error tagged_errors[] = {
+	[IWARP_ACCESS_OK] = RDMAP_NO_ERROR,
+	[IWARP_ACCESS_NO_STAG] = RDMAP_E_T_STAG,
+	[IWARP_ACCESS_STREAM] = RDMAP_E_T_STREAM,
+	[IWARP_ACCESS_RIGHTS] = RDMAP_E_R_RIGHTS, /* DDP knows none */
+	[IWARP_ACCESS_BOUNDS] = RDMAP_E_T_BOUNDS,
+};
 
 static enum place_verdict begin_write(struct iwarp_stream *s)
 {
@@ -54,8 +45,9 @@ static enum place_verdict begin_write(struct iwarp_stream *s)
 		return PLACE_OK;
 	if (!xc_add_u64(rx->header.to, rx->payload_bytes, &end))
 		return broke(s, RDMAP_E_T_WRAP, -XP_E_PEER_GONE);
-	error = tagged_error(iwarp_remote_check(s->ep, rx->header.stag, rx->header.to,
-						rx->payload_bytes, IBV_ACCESS_REMOTE_WRITE, &span));
+	error = tagged_errors[iwarp_remote_check(s->ep, rx->header.stag, rx->header.to,
+						 rx->payload_bytes, IBV_ACCESS_REMOTE_WRITE,
+						 &span)];
 	return error ? broke(s, error, -XP_E_PEER_GONE) : PLACE_OK;
 }
 
@@ -73,16 +65,6 @@ static enum place_verdict recv_fails(struct iwarp_stream *s, enum ibv_wc_status 
 	return broke(s, error, reason);
 }
 
-static void await_recv(struct fabric_ep *ep)
-{
-	const struct xd_engine_ref *e = &ep->fabric->engine;
-
-	if (ep->awaits_recv)
-		return;
-	ep->awaits_recv = true;
-	e->ops->arm(e->engine, &ep->rnr, e->ops->now_ns(e->engine) + ep->fabric->rnr_ns);
-}
-
 static enum place_verdict begin_send(struct iwarp_stream *s)
 {
 	struct iwarp_rx *rx = &s->rx;
@@ -95,7 +77,7 @@ static enum place_verdict begin_send(struct iwarp_stream *s)
 	if (rx->in_send && rx->header.op != rx->send_op)
 		return against_protocol(s, RDMAP_E_R_OPCODE);
 	if (!recv) {
-		await_recv(s->ep);
+		iwarp_await_recv(s->ep);
 		return PLACE_WAIT;
 	}
 	if ((uint64_t)rx->send_mo + rx->payload_bytes > recv->total_bytes)
@@ -140,22 +122,13 @@ static enum place_verdict end_send(struct iwarp_stream *s)
 
 /* ---- READ request */
 
-static enum rdmap_error source_error(enum iwarp_access a)
-{
-	switch (a) {
-	case IWARP_ACCESS_OK:
-		return RDMAP_NO_ERROR;
-	case IWARP_ACCESS_NO_STAG:
-		return RDMAP_E_R_STAG;
-	case IWARP_ACCESS_STREAM:
-		return RDMAP_E_R_STREAM;
-	case IWARP_ACCESS_RIGHTS:
-		return RDMAP_E_R_RIGHTS;
-	case IWARP_ACCESS_BOUNDS:
-		break;
-	}
-	return RDMAP_E_R_BOUNDS;
-}
+static const enum rdmap_error source_errors[] = {
+	[IWARP_ACCESS_OK] = RDMAP_NO_ERROR,
+	[IWARP_ACCESS_NO_STAG] = RDMAP_E_R_STAG,
+	[IWARP_ACCESS_STREAM] = RDMAP_E_R_STREAM,
+	[IWARP_ACCESS_RIGHTS] = RDMAP_E_R_RIGHTS,
+	[IWARP_ACCESS_BOUNDS] = RDMAP_E_R_BOUNDS,
+};
 
 static enum rdmap_error check_source(struct iwarp_stream *s, const struct rdmap_read_request *r)
 {
@@ -166,8 +139,8 @@ static enum rdmap_error check_source(struct iwarp_stream *s, const struct rdmap_
 		return RDMAP_NO_ERROR;
 	if (!xc_add_u64(r->source_to, r->bytes, &end) || !xc_add_u64(r->sink_to, r->bytes, &end))
 		return RDMAP_E_R_WRAP;
-	return source_error(iwarp_remote_check(s->ep, r->source_stag, r->source_to, r->bytes,
-					       IBV_ACCESS_REMOTE_READ, &span));
+	return source_errors[iwarp_remote_check(s->ep, r->source_stag, r->source_to, r->bytes,
+						IBV_ACCESS_REMOTE_READ, &span)];
 }
 
 static enum place_verdict begin_read_request(struct iwarp_stream *s)
@@ -255,17 +228,12 @@ enum place_verdict place_begin(struct iwarp_stream *s)
 	return s->rx.header.op == RDMAP_READ_REQUEST ? begin_read_request(s) : begin_send(s);
 }
 
-static enum place_verdict end(struct iwarp_stream *s)
-{
-	if (s->rx.header.tagged)
-		return s->rx.header.op == RDMAP_WRITE ? PLACE_OK : end_response(s);
-	return s->rx.header.op == RDMAP_READ_REQUEST ? end_read_request(s) : end_send(s);
-}
-
 enum place_verdict place_end(struct iwarp_stream *s)
 {
 	s->tx.silent = false;
-	return end(s);
+	if (s->rx.header.tagged)
+		return s->rx.header.op == RDMAP_WRITE ? PLACE_OK : end_response(s);
+	return s->rx.header.op == RDMAP_READ_REQUEST ? end_read_request(s) : end_send(s);
 }
 
 /* Of a list, from a cursor. */
@@ -288,24 +256,25 @@ static int list_spans(struct iwarp_stream *s, const struct ibv_sge *sges, uint32
 	return i;
 }
 
-/* The key was killed since the segment began. */
-static void key_is_dead(struct iwarp_stream *s)
+/* Our own memory, of the RECV or READ at hand, cannot be had. */
+static void own_memory_fails(struct iwarp_stream *s, int reason)
 {
 	struct fabric_ep *ep = s->ep;
 
-	switch (s->rx.target) {
-	case RX_TAGGED:
+	if (s->rx.target == RX_RECV)
+		iwarp_complete_recv(ep, IBV_WC_LOC_PROT_ERR, 0, 0);
+	else if (s->rx.target == RX_READ && tx_oldest_read(ep) == iwarp_queue_head(&ep->sq))
+		iwarp_complete_send(ep, IBV_WC_LOC_PROT_ERR);
+	broke(s, RDMAP_E_LOCAL_CATASTROPHIC, reason);
+}
+
+/* The key was killed since the segment began. */
+static void key_is_dead(struct iwarp_stream *s)
+{
+	if (s->rx.target == RX_TAGGED)
 		broke(s, RDMAP_E_T_STAG, -XP_E_PEER_GONE);
-		break;
-	case RX_RECV:
-		recv_fails(s, IBV_WC_LOC_PROT_ERR, RDMAP_E_LOCAL_CATASTROPHIC, -XP_E_LOCAL_ACCESS);
-		break;
-	default:
-		if (tx_oldest_read(ep) == iwarp_queue_head(&ep->sq))
-			iwarp_complete_send(ep, IBV_WC_LOC_PROT_ERR);
-		broke(s, RDMAP_E_LOCAL_CATASTROPHIC, -XP_E_LOCAL_ACCESS);
-		break;
-	}
+	else
+		own_memory_fails(s, -XP_E_LOCAL_ACCESS);
 }
 
 int place_spans(struct iwarp_stream *s, struct iwarp_span *spans, size_t *lengths, int n)
@@ -369,19 +338,6 @@ void place_advance(struct iwarp_stream *s, uint32_t bytes)
 
 void place_fault(struct iwarp_stream *s, const struct iwarp_span *span)
 {
-	struct fabric_ep *ep = s->ep;
-
-	ep->fabric->faulted = span->region;
-	switch (s->rx.target) {
-	case RX_RECV:
-		iwarp_complete_recv(ep, IBV_WC_LOC_PROT_ERR, 0, 0);
-		break;
-	case RX_READ:
-		if (tx_oldest_read(ep) == iwarp_queue_head(&ep->sq))
-			iwarp_complete_send(ep, IBV_WC_LOC_PROT_ERR);
-		break;
-	default:
-		break;
-	}
-	broke(s, RDMAP_E_LOCAL_CATASTROPHIC, -XP_E_BUFFER_FAULT);
+	s->ep->fabric->faulted = span->region;
+	own_memory_fails(s, -XP_E_BUFFER_FAULT);
 }

@@ -47,7 +47,6 @@
 #define IWARP_RNR_MS_DEFAULT 500u
 #define IWARP_EP_LIMIT_DEFAULT 65536u
 #define IWARP_BUCKETS 256u
-#define IWARP_READS_MAX 128u /* under way of one side of a stream */
 
 /*
  * ---- STags: a 24-bit index that nobody can guess, and a key byte that its user rotates (RFC 5040,
@@ -277,6 +276,9 @@ static inline struct ibv_sge *iwarp_queue_sges(const struct iwarp_queue *q,
 	return q->sges + (size_t)(wr - q->wrs) * q->max_sge;
 }
 
+/* A SEND found no RECV: it waits, for rnr_ns at most; and waits no more. Harmless twice. */
+void iwarp_await_recv(struct fabric_ep *ep);
+void iwarp_stop_awaiting(struct fabric_ep *ep);
 /* The SEND that waited in the stream can come in. */
 void iwarp_recv_is_there(struct fabric_ep *ep);
 /* Completes the head of the send queue; a success that was not signalled is silent. */
@@ -413,6 +415,8 @@ int iwarp_conn_ask(struct iwarp_stream *s, struct fabric_listener *l, const void
 		   size_t bytes);
 /* Its stream is gone. */
 void iwarp_conn_lost(struct fabric_conn *conn);
+/* Does the user of l let this host connect? */
+bool iwarp_may_ask(const struct fabric_listener *l, const struct xc_addr *peer);
 int iwarp_listen(struct fabric *f, const struct xc_addr *at, uint32_t owner, void *ctx,
 		 struct fabric_done *done, struct fabric_listener **ret, struct xc_addr *ret_at);
 void iwarp_listener_free(struct fabric_listener *l);
@@ -457,10 +461,10 @@ struct fabric {
 	int epoll_fd;
 	uint32_t watched;	  /* by it */
 	struct xc_list accepting; /* sockets that somebody knocks at */
-	struct xc_list streams;	  /* that are not dead */
-	struct xc_list dead;
+	/* streams: whose request is to come (n_hearing of them), the others, those to be freed */
+	struct xc_list hearing, streams, dead;
 	struct xc_list busy; /* streams that have something to do, and no endpoint */
-	uint32_t hearing, handshakes, handshakes_per_host;
+	uint32_t n_hearing, handshakes, handshakes_per_host;
 	uint32_t lingering; /* streams that their endpoint let go of */
 
 	bool kicked, in_progress;

@@ -293,8 +293,7 @@ void iwarp_flush(struct fabric_ep *ep)
 		iwarp_complete_send(ep, IBV_WC_WR_FLUSH_ERR);
 	while (ep->rq.count)
 		iwarp_complete_recv(ep, IBV_WC_WR_FLUSH_ERR, 0, 0);
-	ep->awaits_recv = false;
-	f->engine.ops->disarm(f->engine.engine, &ep->rnr);
+	iwarp_stop_awaiting(ep);
 	iwarp_schedule(ep);
 	if (any)
 		iwarp_wake(f);

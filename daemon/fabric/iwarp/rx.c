@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include <endian.h>
 #include <errno.h>
-#include <isa-l/crc.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -47,11 +46,6 @@ static void consume(struct iwarp_rx *rx, uint32_t bytes)
 		rx->begin = rx->end = 0;
 }
 
-static uint32_t pad_of(uint32_t ulpdu_bytes)
-{
-	return -(MPA_LENGTH_BYTES + ulpdu_bytes) & 3u;
-}
-
 static enum progress broke(struct iwarp_stream *s, enum rdmap_error error, bool quote)
 {
 	stream_terminate(s, error, quote, -XP_E_PEER_PROTOCOL);
@@ -63,12 +57,12 @@ static enum progress broke(struct iwarp_stream *s, enum rdmap_error error, bool 
 static enum progress check_crc(struct iwarp_stream *s)
 {
 	struct iwarp_rx *rx = &s->rx;
-	uint32_t covered = MPA_LENGTH_BYTES + rx->ulpdu_bytes + pad_of(rx->ulpdu_bytes), crc;
+	uint32_t covered = MPA_LENGTH_BYTES + rx->ulpdu_bytes + fpdu_pad(rx->ulpdu_bytes), crc;
 
 	if (staged(rx) < covered + MPA_CRC_BYTES)
 		return NEED_MORE;
 	memcpy(&crc, rx->buf + rx->begin + covered, sizeof(crc));
-	if (le32toh(crc) != ~crc32_iscsi(rx->buf + rx->begin, (int)covered, UINT32_MAX))
+	if (crc != fpdu_crc(rx->buf + rx->begin, covered))
 		return broke(s, RDMAP_E_M_CRC, false);
 	return GO_ON;
 }
@@ -113,13 +107,6 @@ static enum progress terminated(struct iwarp_stream *s, uint32_t at)
 	return STOP;
 }
 
-/* The endpoint is gone: only the ends of READ responses matter. */
-static enum progress skip(struct iwarp_stream *s)
-{
-	s->rx.target = RX_NOWHERE;
-	return GO_ON;
-}
-
 static enum progress header(struct iwarp_stream *s)
 {
 	struct iwarp_rx *rx = &s->rx;
@@ -159,7 +146,7 @@ static enum progress header(struct iwarp_stream *s)
 		need += RDMAP_READ_REQUEST_BYTES;
 	}
 	rx->payload_bytes = rx->payload_left = MPA_LENGTH_BYTES + rx->ulpdu_bytes - need;
-	rx->trailer_left = pad_of(rx->ulpdu_bytes) + MPA_CRC_BYTES;
+	rx->trailer_left = fpdu_pad(rx->ulpdu_bytes) + MPA_CRC_BYTES;
 	switch (s->ep ? place_begin(s) : PLACE_OK) {
 	case PLACE_OK:
 		break;
@@ -169,8 +156,8 @@ static enum progress header(struct iwarp_stream *s)
 	case PLACE_ENDED:
 		return STOP;
 	}
-	if (!s->ep)
-		skip(s);
+	if (!s->ep) /* is gone: only the ends of READ responses matter */
+		rx->target = RX_NOWHERE;
 	consume(rx, need);
 	rx->phase = RX_PAYLOAD;
 	return GO_ON;
@@ -367,10 +354,7 @@ uint64_t rx_run(struct iwarp_stream *s, uint64_t allowance_bytes)
 
 void iwarp_recv_is_there(struct fabric_ep *ep)
 {
-	const struct xd_engine_ref *e = &ep->fabric->engine;
-
-	ep->awaits_recv = false;
-	e->ops->disarm(e->engine, &ep->rnr);
+	iwarp_stop_awaiting(ep);
 	ep->stream->rx.stalled = false;
 	ep->stream->rx.hungry = false;
 	iwarp_schedule(ep);

@@ -186,8 +186,8 @@ void serve_stop(struct fabric_listener *l)
 	}
 	free(l->sockets);
 	l->sockets = NULL;
-	xc_list_for_each(s, &f->streams, link)
-		if (s->state == STREAM_HEARING && s->listener == l)
+	xc_list_for_each(s, &f->hearing, link)
+		if (s->listener == l)
 			stream_close(s, true);
 }
 
@@ -203,19 +203,11 @@ static bool host_has_room(struct fabric *f, const struct xc_addr *peer)
 	struct iwarp_stream *s;
 	uint32_t n = 0;
 
-	if (f->hearing >= f->handshakes)
+	if (f->n_hearing >= f->handshakes)
 		return false;
-	xc_list_for_each(s, &f->streams, link)
-		n += s->state == STREAM_HEARING && same_host(&s->peer, peer);
+	xc_list_for_each(s, &f->hearing, link)
+		n += same_host(&s->peer, peer);
 	return n < f->handshakes_per_host;
-}
-
-static void turn_away(int fd)
-{
-	static const struct linger at_once = { .l_onoff = 1, .l_linger = 0 };
-
-	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-	close(fd);
 }
 
 static void taken(struct fabric_listener *l, int fd, const struct sockaddr_storage *from)
@@ -225,14 +217,12 @@ static void taken(struct fabric_listener *l, int fd, const struct sockaddr_stora
 	struct xc_addr peer;
 
 	fabric_from_sockaddr((const struct sockaddr *)from, &peer);
-	if ((f->events.peer_allowed && !f->events.peer_allowed(l->ctx, &peer)) ||
-	    !host_has_room(f, &peer)) {
-		turn_away(fd);
+	if (!iwarp_may_ask(l, &peer) || !host_has_room(f, &peer)) {
+		stream_close_fd(fd, true);
 		return;
 	}
 	if (stream_new(f, fd, STREAM_HEARING, &peer, &s) < 0)
 		return;
-	f->hearing++;
 	s->listener = l;
 	stream_limit(s, f->mpa_ns);
 	s->readable = true;
@@ -270,47 +260,42 @@ void serve_run(struct fabric *f)
 
 /* ---- the request */
 
-static void send_reply(struct iwarp_stream *s, struct mpa_frame *reply, const void *private_data,
-		       size_t bytes)
+static void send_reply(struct iwarp_stream *s, const void *private_data, size_t bytes)
 {
 	uint8_t frame[MPA_SENT_MAX];
 
-	reply->private_data = private_data;
-	reply->private_data_bytes = (uint16_t)bytes;
-	tx_append_raw(s, frame, mpa_encode(MPA_REPLY, reply, frame));
+	s->frame.private_data = private_data;
+	s->frame.private_data_bytes = (uint16_t)bytes;
+	tx_append_raw(s, frame, mpa_encode(MPA_REPLY, &s->frame, frame));
+	s->frame.private_data = NULL;
 }
 
 /* It is answered with a rejection, and ends. */
-static void turn_down(struct iwarp_stream *s, struct mpa_frame *reply, const void *private_data,
-		      size_t bytes)
+static void turn_down(struct iwarp_stream *s, const void *private_data, size_t bytes)
 {
 	if (stream_buffers_new(s) < 0) {
 		stream_close(s, true);
 		return;
 	}
-	reply->reject = true;
-	send_reply(s, reply, private_data, bytes);
+	s->frame.reject = true;
+	send_reply(s, private_data, bytes);
 	stream_say_goodbye(s);
 }
 
-static void ask_user(struct iwarp_stream *s, const struct mpa_frame *request)
+static void ask_user(struct iwarp_stream *s, struct fabric_listener *l,
+		     const struct mpa_frame *request)
 {
 	const struct xd_engine_ref *e = &s->fabric->engine;
-	struct fabric_listener *l = s->listener;
 
 	e->ops->disarm(e->engine, &s->timer);
-	s->fabric->hearing--;
-	s->state = STREAM_ASKED;
-	s->listener = NULL;
-	s->request = *request;
-	s->request.private_data = NULL;
 	if (iwarp_conn_ask(s, l, request->private_data, request->private_data_bytes) < 0)
 		stream_close(s, true);
 }
 
 static void hear_request(struct iwarp_stream *s)
 {
-	struct mpa_frame request, reply;
+	struct fabric_listener *l = s->listener;
+	struct mpa_frame request;
 	const char *why;
 	uint8_t next;
 	int r = stream_hear(s, MPA_REQUEST, &request, &why);
@@ -323,10 +308,12 @@ static void hear_request(struct iwarp_stream *s)
 		stream_close(s, true);
 		return;
 	}
-	if (mpa_answer(&request, &s->fabric->wants, &reply, &s->terms, &why) < 0)
-		turn_down(s, &reply, NULL, 0);
+	r = mpa_answer(&request, &s->fabric->wants, &s->frame, &s->terms, &why);
+	stream_heard(s, STREAM_ASKED);
+	if (r < 0)
+		turn_down(s, NULL, 0);
 	else
-		ask_user(s, &request);
+		ask_user(s, l, &request);
 }
 
 /* Its user takes its time. Has the peer given up, or broken the silence? */
@@ -360,28 +347,19 @@ void serve_step(struct iwarp_stream *s)
 int serve_accept(struct iwarp_stream *s, struct fabric_ep *ep, const void *private_data,
 		 size_t bytes)
 {
-	struct mpa_frame reply;
-	const char *why;
-	int err = mpa_answer(&s->request, &s->fabric->wants, &reply, &s->terms, &why);
+	int err = stream_open(s, ep);
 
-	xc_assert(!err); /* as it was when it came */
-	err = stream_open(s, ep);
 	if (err)
 		return err;
 	s->conn = NULL;
 	s->tx.silent = true;
-	send_reply(s, &reply, private_data, bytes);
+	send_reply(s, private_data, bytes);
 	iwarp_ep_connected(ep, NULL, 0);
 	return 0;
 }
 
 void serve_reject(struct iwarp_stream *s, const void *private_data, size_t bytes)
 {
-	struct mpa_frame reply;
-	const char *why;
-	int err = mpa_answer(&s->request, &s->fabric->wants, &reply, &s->terms, &why);
-
-	xc_assert(!err);
 	s->conn = NULL;
-	turn_down(s, &reply, private_data, bytes);
+	turn_down(s, private_data, bytes);
 }

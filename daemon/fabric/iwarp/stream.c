@@ -88,7 +88,6 @@ int stream_new(struct fabric *f, int fd, enum stream_state state, const struct x
 		close(fd);
 		return -ENOMEM;
 	}
-	s->start = malloc(MPA_RECEIVED_MAX > MPA_SENT_MAX ? MPA_RECEIVED_MAX : MPA_SENT_MAX);
 	s->magic = IWARP_STREAM_MAGIC;
 	s->watch.ready = ready;
 	s->fabric = f;
@@ -97,39 +96,52 @@ int stream_new(struct fabric *f, int fd, enum stream_state state, const struct x
 	s->peer = *peer;
 	s->timer.fired = timer_fired;
 	s->rx.hungry = true;
-	err = s->start ? poll_add(f, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, &s->watch)
-		       : -ENOMEM;
+	err = poll_add(f, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, &s->watch);
 	if (err) {
 		close(fd);
-		free(s->start);
 		free(s);
 		return err;
 	}
 	set_options(s);
-	xc_list_append(&f->streams, &s->link);
+	xc_list_append(state == STREAM_HEARING ? &f->hearing : &f->streams, &s->link);
+	f->n_hearing += state == STREAM_HEARING;
 	xc_list_init(&s->busy);
 	*ret = s;
 	return 0;
 }
 
-void stream_close(struct iwarp_stream *s, bool reset)
+void stream_heard(struct iwarp_stream *s, enum stream_state next)
+{
+	xc_assert(s->state == STREAM_HEARING);
+	xc_list_remove(&s->link);
+	xc_list_append(&s->fabric->streams, &s->link);
+	s->fabric->n_hearing--;
+	s->listener = NULL;
+	s->state = next;
+}
+
+void stream_close_fd(int fd, bool reset)
 {
 	static const struct linger at_once = { .l_onoff = 1, .l_linger = 0 };
+
+	if (reset)
+		(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+	close(fd);
+}
+
+void stream_close(struct iwarp_stream *s, bool reset)
+{
 	struct fabric *f = s->fabric;
 
 	XC_CHECK(s, IWARP_STREAM_MAGIC);
 	xc_assert(!s->ep && !s->conn);
 	if (s->state == STREAM_DEAD)
 		return;
-	if (s->state == STREAM_HEARING)
-		f->hearing--;
-	if (s->state == STREAM_DRAINING || s->state == STREAM_CLOSING)
-		f->lingering--;
+	f->n_hearing -= s->state == STREAM_HEARING;
+	f->lingering -= s->state == STREAM_DRAINING || s->state == STREAM_CLOSING;
 	f->engine.ops->disarm(f->engine.engine, &s->timer);
 	poll_remove(f, s->fd);
-	if (reset)
-		(void)setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
-	close(s->fd);
+	stream_close_fd(s->fd, reset);
 	s->fd = -1;
 	s->state = STREAM_DEAD;
 	xc_list_remove(&s->busy);
@@ -145,7 +157,6 @@ void stream_bury(struct fabric *f)
 	while ((link = xc_list_pop(&f->dead))) {
 		struct iwarp_stream *s = xc_container_of(link, struct iwarp_stream, link);
 
-		free(s->start);
 		stream_buffers_free(s);
 		s->magic = 0;
 		free(s);
@@ -157,7 +168,8 @@ void stream_close_all(struct fabric *f)
 {
 	struct iwarp_stream *s;
 
-	while ((s = xc_list_first(&f->streams, struct iwarp_stream, link)))
+	while ((s = xc_list_first(&f->hearing, struct iwarp_stream, link)) ||
+	       (s = xc_list_first(&f->streams, struct iwarp_stream, link)))
 		stream_close(s, true);
 	stream_bury(f);
 }
@@ -222,14 +234,11 @@ static void size_payload(struct iwarp_stream *s)
 int stream_open(struct iwarp_stream *s, struct fabric_ep *ep)
 {
 	const struct xd_engine_ref *e = &s->fabric->engine;
-
 	int err = stream_buffers_new(s);
 
 	if (err)
 		return err;
 	e->ops->disarm(e->engine, &s->timer);
-	if (s->state == STREAM_HEARING)
-		s->fabric->hearing--;
 	s->state = STREAM_OPEN;
 	s->ep = ep;
 	ep->stream = s;
@@ -265,8 +274,6 @@ static bool begin_lingering(struct iwarp_stream *s, enum stream_state state)
 		stream_close(s, true);
 		return false;
 	}
-	if (s->state == STREAM_HEARING)
-		f->hearing--;
 	f->lingering++;
 	s->state = state;
 	stream_limit(s, STREAM_LINGER_NS);
@@ -320,7 +327,7 @@ void stream_lost(struct iwarp_stream *s, int reason)
 	}
 }
 
-static void log_end(const struct fabric_ep *ep, const char *who, const char *text)
+void stream_log(const struct fabric_ep *ep, const char *what, const char *why)
 {
 	const struct xd_engine_ref *e = &ep->fabric->engine;
 
@@ -330,7 +337,7 @@ static void log_end(const struct fabric_ep *ep, const char *who, const char *tex
 				      .endpoint = ep->qp_num,
 				      .device = ep->fabric->caps.name,
 				      .client_caused = true },
-		    "A connection is terminated by %s: %s.", who, text);
+		    "%s: %s.", what, why);
 }
 
 static void append_terminate(struct iwarp_stream *s, enum rdmap_error error, bool quote)
@@ -352,7 +359,7 @@ static void append_terminate(struct iwarp_stream *s, enum rdmap_error error, boo
 		t.has_request = rx->has_request;
 		t.request = rx->request;
 	}
-	tx_append(s, &h, body, (uint32_t)rdmap_terminate_encode(&t, body), TX_ENDS_TERMINATE);
+	tx_append(s, &h, body, (uint32_t)rdmap_terminate_encode(&t, body));
 }
 
 void stream_terminate(struct iwarp_stream *s, enum rdmap_error error, bool quote, int reason)
@@ -365,7 +372,7 @@ void stream_terminate(struct iwarp_stream *s, enum rdmap_error error, bool quote
 		return;
 	}
 	xc_assert(s->state == STREAM_OPEN);
-	log_end(ep, "this side", rdmap_error_text(error));
+	stream_log(ep, "A connection is terminated by this side", rdmap_error_text(error));
 	whole = tx_settle(s);
 	if (whole)
 		append_terminate(s, error, quote);
@@ -381,7 +388,7 @@ void stream_terminated(struct iwarp_stream *s, const struct rdmap_terminate *t, 
 {
 	struct fabric_ep *ep = s->ep;
 
-	log_end(ep, "the peer", rdmap_error_text(t->error));
+	stream_log(ep, "A connection is terminated by the peer", rdmap_error_text(t->error));
 	if (!tx_settle(s)) {
 		stream_lost(s, reason);
 		return;
@@ -517,14 +524,12 @@ bool stream_can_run(const struct fabric_ep *ep)
 
 uint64_t stream_run(struct fabric_ep *ep, uint64_t allowance_bytes)
 {
-	/* Never nothing: a turn that costs nothing would come again, for ever. */
-	const uint64_t half_bytes = allowance_bytes / 2 + 1;
 	uint64_t cost = 0;
 
 	/* Receiving first: what it brings may be what sending waits for. */
 	if (rx_has_work(ep->stream))
-		cost += rx_run(ep->stream, half_bytes);
+		cost += rx_run(ep->stream, allowance_bytes / 2);
 	if (ep->stream && tx_has_work(ep->stream))
-		cost += tx_run(ep, half_bytes);
+		cost += tx_run(ep, allowance_bytes / 2);
 	return cost;
 }

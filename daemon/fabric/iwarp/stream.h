@@ -23,6 +23,8 @@
  * and are cleared by EAGAIN.
  */
 
+#include <endian.h>
+#include <isa-l/crc.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
 
@@ -35,6 +37,18 @@
 #define STREAM_LONG_PAYLOAD_BYTES (60u << 10)
 #define STREAM_BUFFER_BYTES (76u << 10) /* the longest FPDU there can be, and a little */
 #define STREAM_LINGER_NS UINT64_C(2000000000)
+
+/* Zeros behind a ULPDU, to a multiple of 4 with its length. */
+static inline uint32_t fpdu_pad(uint32_t ulpdu_bytes)
+{
+	return -(MPA_LENGTH_BYTES + ulpdu_bytes) & 3u;
+}
+
+/* As it stands behind them: in the other byte order than all else (RFC 5044). */
+static inline uint32_t fpdu_crc(const uint8_t *bytes, uint32_t n)
+{
+	return htole32(~crc32_iscsi((unsigned char *)(uintptr_t)bytes, (int)n, UINT32_MAX));
+}
 
 struct iwarp_stream;
 
@@ -52,7 +66,6 @@ enum stream_state {
 /* ---- sending */
 
 enum tx_kind { TX_BYTES, TX_OWN, TX_RESPONSE };
-enum tx_end { TX_ENDS_NOTHING, TX_ENDS_WR, TX_ENDS_TERMINATE };
 
 /*
  * What goes out next: bytes of tx.buf, or memory named by key, which is looked up again each time.
@@ -60,10 +73,9 @@ enum tx_end { TX_ENDS_NOTHING, TX_ENDS_WR, TX_ENDS_TERMINATE };
  */
 struct tx_piece {
 	enum tx_kind kind;
-	enum tx_end ends; /* when it has gone */
 	bool frame_end;
 	uint32_t bytes, done;
-	uint32_t slot;	  /* of the work request that it ends */
+	uint32_t slot;	  /* of the work request that has gone with it, or none */
 	uint32_t key;	  /* lkey or rkey */
 	uint64_t address; /* or the place in tx.buf */
 };
@@ -158,16 +170,17 @@ struct iwarp_stream {
 	struct fabric_ep *ep;		  /* CONNECTING, ASKING, OPEN */
 	struct fabric_conn *conn;	  /* ASKED */
 	struct fabric_listener *listener; /* HEARING */
-	struct xc_list link;		  /* on fabric.streams, or fabric.hearing */
+	struct xc_list link; /* on fabric.hearing, fabric.streams or fabric.dead */
 	struct xc_list busy;		  /* on fabric.busy: no endpoint schedules it */
 	struct xd_timer timer;
 	struct xc_addr peer;
 	struct mpa_terms terms;
-	struct mpa_frame request; /* CONNECTING, ASKING: ours; ASKED: the peer's; no private data */
+	/* what we say; without private data. CONNECTING, ASKING: the request; ASKED: the reply */
+	struct mpa_frame frame;
 	uint32_t max_payload_tagged, max_payload_untagged;
 
 	/* MPA frames as they arrive */
-	uint8_t *start;
+	uint8_t start[MPA_RECEIVED_MAX];
 	uint32_t start_bytes, start_done;
 	bool asked; /* our request has gone */
 
@@ -209,6 +222,12 @@ int stream_hear(struct iwarp_stream *s, enum mpa_kind kind, struct mpa_frame *re
 void stream_wake(struct iwarp_stream *s);
 /* Writes tx.buf of a stream without endpoint. 0 all gone, -EAGAIN, -errno. */
 int stream_write_rest(struct iwarp_stream *s);
+/* HEARING is over. */
+void stream_heard(struct iwarp_stream *s, enum stream_state next);
+/* Closes a socket, with a RST where `reset`. */
+void stream_close_fd(int fd, bool reset);
+/* A line in the log about the connection of ep. */
+void stream_log(const struct fabric_ep *ep, const char *what, const char *why);
 /* Sends what is in tx.buf, then a FIN, and waits for the peer's. */
 void stream_say_goodbye(struct iwarp_stream *s);
 /* Streams on fabric.busy. */
@@ -274,7 +293,7 @@ bool tx_settle(struct iwarp_stream *s);
 void tx_append_raw(struct iwarp_stream *s, const void *bytes, size_t n);
 /* Appends an FPDU of bytes to tx.buf; the room is there. */
 void tx_append(struct iwarp_stream *s, const struct ddp_header *h, const void *body,
-	       uint32_t body_bytes, enum tx_end ends);
+	       uint32_t body_bytes);
 
 /* ---- rx.c */
 

@@ -28,64 +28,34 @@ struct failure {
 };
 
 static const struct failure local_protection = {
-	IBV_WC_LOC_PROT_ERR,
-	IBV_WC_SUCCESS,
-	-XP_E_LOCAL_ACCESS,
-	-XP_E_PEER_GONE,
+	IBV_WC_LOC_PROT_ERR, IBV_WC_SUCCESS, -XP_E_LOCAL_ACCESS, -XP_E_PEER_GONE,
 };
 static const struct failure local_fault = {
-	IBV_WC_LOC_PROT_ERR,
-	IBV_WC_SUCCESS,
-	-XP_E_BUFFER_FAULT,
-	-XP_E_PEER_GONE,
+	IBV_WC_LOC_PROT_ERR, IBV_WC_SUCCESS, -XP_E_BUFFER_FAULT, -XP_E_PEER_GONE,
 };
 static const struct failure remote_access = {
-	IBV_WC_REM_ACCESS_ERR,
-	IBV_WC_SUCCESS,
-	-XP_E_REMOTE_ACCESS,
-	-XP_E_PEER_GONE,
+	IBV_WC_REM_ACCESS_ERR, IBV_WC_SUCCESS, -XP_E_REMOTE_ACCESS, -XP_E_PEER_GONE,
 };
 static const struct failure remote_fault = {
-	IBV_WC_REM_OP_ERR,
-	IBV_WC_SUCCESS,
-	-XP_E_REMOTE_FAULT,
-	-XP_E_BUFFER_FAULT,
+	IBV_WC_REM_OP_ERR, IBV_WC_SUCCESS, -XP_E_REMOTE_FAULT, -XP_E_BUFFER_FAULT,
 };
 static const struct failure recv_protection = {
-	IBV_WC_REM_OP_ERR,
-	IBV_WC_LOC_PROT_ERR,
-	-XP_E_REMOTE_FAULT,
-	-XP_E_LOCAL_ACCESS,
+	IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, -XP_E_REMOTE_FAULT, -XP_E_LOCAL_ACCESS,
 };
 static const struct failure recv_fault = {
-	IBV_WC_REM_OP_ERR,
-	IBV_WC_LOC_PROT_ERR,
-	-XP_E_REMOTE_FAULT,
-	-XP_E_BUFFER_FAULT,
+	IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR, -XP_E_REMOTE_FAULT, -XP_E_BUFFER_FAULT,
 };
 static const struct failure too_long = {
-	IBV_WC_REM_INV_REQ_ERR,
-	IBV_WC_LOC_LEN_ERR,
-	-XP_E_MESSAGE_TOO_LONG,
-	-XP_E_MESSAGE_TOO_LONG,
+	IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR, -XP_E_MESSAGE_TOO_LONG, -XP_E_MESSAGE_TOO_LONG,
 };
 static const struct failure bad_invalidate = {
-	IBV_WC_REM_INV_REQ_ERR,
-	IBV_WC_SUCCESS,
-	-XP_E_REMOTE_ACCESS,
-	-XP_E_PEER_GONE,
+	IBV_WC_REM_INV_REQ_ERR, IBV_WC_SUCCESS, -XP_E_REMOTE_ACCESS, -XP_E_PEER_GONE,
 };
 static const struct failure bad_bind = {
-	IBV_WC_MW_BIND_ERR,
-	IBV_WC_SUCCESS,
-	-XP_E_LOCAL_ACCESS,
-	-XP_E_PEER_GONE,
+	IBV_WC_MW_BIND_ERR, IBV_WC_SUCCESS, -XP_E_LOCAL_ACCESS, -XP_E_PEER_GONE,
 };
 static const struct failure bad_local_invalidate = {
-	IBV_WC_LOC_QP_OP_ERR,
-	IBV_WC_SUCCESS,
-	-XP_E_LOCAL_ACCESS,
-	-XP_E_PEER_GONE,
+	IBV_WC_LOC_QP_OP_ERR, IBV_WC_SUCCESS, -XP_E_LOCAL_ACCESS, -XP_E_PEER_GONE,
 };
 
 static bool is_send(const struct iwarp_wr *wr)
@@ -156,7 +126,7 @@ static const struct failure *check_send(struct fabric_ep *ep, const struct iwarp
 	return NULL;
 }
 
-static void await_recv(struct fabric_ep *ep)
+void iwarp_await_recv(struct fabric_ep *ep)
 {
 	const struct xd_engine_ref *e = &ep->fabric->engine;
 
@@ -166,7 +136,7 @@ static void await_recv(struct fabric_ep *ep)
 	e->ops->arm(e->engine, &ep->rnr, e->ops->now_ns(e->engine) + ep->fabric->rnr_ns);
 }
 
-static void stop_awaiting(struct fabric_ep *ep)
+void iwarp_stop_awaiting(struct fabric_ep *ep)
 {
 	const struct xd_engine_ref *e = &ep->fabric->engine;
 
@@ -194,10 +164,10 @@ static bool begin(struct fabric_ep *ep, const struct iwarp_wr *wr,
 	}
 	recv = iwarp_queue_head(&ep->peer->rq);
 	if (!recv) {
-		await_recv(ep);
+		iwarp_await_recv(ep);
 		return false;
 	}
-	stop_awaiting(ep);
+	iwarp_stop_awaiting(ep);
 	*ret_failure = check_send(ep, wr, recv);
 	return true;
 }

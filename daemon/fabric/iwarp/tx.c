@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include <endian.h>
 #include <errno.h>
-#include <isa-l/crc.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -31,7 +30,7 @@
 #define TERMINATE_ROOM 128u
 /* Without CRC; what is left of tx.buf then has room for the rest of an FPDU, see tx_settle(). */
 #define HEADERS_ROOM (8u << 10)
-#define NO_SLOT UINT32_MAX /* among tx.reads: an RTR, nobody's */
+#define NO_SLOT UINT32_MAX /* nobody's: an RTR among tx.reads; a piece that ends no work request */
 
 _Static_assert(STREAM_BUFFER_BYTES >= HEADERS_ROOM + UINT16_MAX + TERMINATE_ROOM,
 	       "what remains of an FPDU fits behind the headers, and a Terminate behind that");
@@ -43,7 +42,7 @@ static struct tx_piece *new_piece(struct iwarp_tx *tx, enum tx_kind kind, uint32
 	struct tx_piece *p = &tx->pieces[tx->first + tx->count];
 
 	xc_assert(tx->first + tx->count < TX_PIECES);
-	*p = (struct tx_piece){ .kind = kind, .bytes = bytes };
+	*p = (struct tx_piece){ .kind = kind, .bytes = bytes, .slot = NO_SLOT };
 	tx->count++;
 	tx->batch_bytes += bytes;
 	return p;
@@ -90,23 +89,19 @@ static uint32_t begin_frame(struct iwarp_stream *s, const struct ddp_header *h, 
 /* The pad, and the CRC over all before it, which stands there in the other byte order (RFC 5044).
  */
 static void end_frame(struct iwarp_stream *s, uint32_t begins, uint32_t ulpdu_bytes,
-		      enum tx_end ends, uint32_t slot)
+		      uint32_t slot)
 {
 	struct iwarp_tx *tx = &s->tx;
-	uint32_t pad = -(MPA_LENGTH_BYTES + ulpdu_bytes) & PAD_MAX;
+	uint32_t pad = fpdu_pad(ulpdu_bytes);
 	uint8_t *trailer = room(tx, pad + MPA_CRC_BYTES);
 	struct tx_piece *last = &tx->pieces[tx->first + tx->count - 1];
 	uint32_t crc = 0;
 
 	memset(trailer, 0, pad);
-	if (s->terms.crc) {
-		uint32_t bytes = tx->buf_used - MPA_CRC_BYTES - begins;
-
-		crc = htole32(~crc32_iscsi(tx->buf + begins, (int)bytes, UINT32_MAX));
-	}
+	if (s->terms.crc)
+		crc = fpdu_crc(tx->buf + begins, tx->buf_used - MPA_CRC_BYTES - begins);
 	memcpy(trailer + pad, &crc, sizeof(crc));
 	last->frame_end = true;
-	last->ends = ends;
 	last->slot = slot;
 }
 
@@ -124,13 +119,13 @@ void tx_append_raw(struct iwarp_stream *s, const void *bytes, size_t n)
 }
 
 void tx_append(struct iwarp_stream *s, const struct ddp_header *h, const void *body,
-	       uint32_t body_bytes, enum tx_end ends)
+	       uint32_t body_bytes)
 {
 	uint32_t begins = begin_frame(s, h, body_bytes);
 
 	if (body_bytes)
 		put(&s->tx, body, body_bytes);
-	end_frame(s, begins, header_bytes(h) + body_bytes, ends, NO_SLOT);
+	end_frame(s, begins, header_bytes(h) + body_bytes, NO_SLOT);
 }
 
 /* ---- payload */
@@ -363,7 +358,7 @@ static void read_frame(struct fabric_ep *ep, const struct iwarp_wr *wr)
 
 	tx_sink(ep, tx->read_serial + tx->reads_count, &request.sink_stag, &request.sink_to);
 	rdmap_read_request_encode(&request, body);
-	tx_append(s, &h, body, sizeof(body), TX_ENDS_NOTHING);
+	tx_append(s, &h, body, sizeof(body));
 	tx->reads[(tx->reads_first + tx->reads_count++) % IWARP_READS_MAX] =
 		(uint32_t)(wr - ep->sq.wrs);
 	tx->message = TX_NO_MESSAGE;
@@ -398,8 +393,8 @@ static enum trouble work_frame(struct fabric_ep *ep)
 	}
 	begins = begin_frame(s, &h, bytes);
 	trouble = add_own(ep, wr, bytes, s->terms.crc || bytes <= TX_COPY_BYTES);
-	end_frame(s, begins, header_bytes(&h) + bytes, h.last ? TX_ENDS_WR : TX_ENDS_NOTHING,
-		  (uint32_t)(wr - ep->sq.wrs));
+	end_frame(s, begins, header_bytes(&h) + bytes,
+		  h.last ? (uint32_t)(wr - ep->sq.wrs) : NO_SLOT);
 	tx->done_bytes += bytes;
 	if (h.last) {
 		tx->message = TX_NO_MESSAGE;
@@ -431,7 +426,7 @@ static enum trouble answer_frame(struct fabric_ep *ep)
 	begins = begin_frame(s, &h, bytes);
 	if (bytes)
 		trouble = add_payload(ep, s->terms.crc || bytes <= TX_COPY_BYTES, &p);
-	end_frame(s, begins, DDP_TAGGED_BYTES + bytes, TX_ENDS_NOTHING, NO_SLOT);
+	end_frame(s, begins, DDP_TAGGED_BYTES + bytes, NO_SLOT);
 	tx->done_bytes += bytes;
 	if (h.last) {
 		tx->message = TX_NO_MESSAGE;
@@ -513,7 +508,7 @@ static int gather(struct fabric_ep *ep, struct iovec *iov)
 
 static void piece_has_gone(struct fabric_ep *ep, const struct tx_piece *p)
 {
-	if (p->ends != TX_ENDS_WR)
+	if (p->slot == NO_SLOT)
 		return;
 	ep->sq.wrs[p->slot].done = true;
 	complete_in_order(ep);
@@ -653,12 +648,12 @@ void tx_ready_to_receive(struct iwarp_stream *s, enum mpa_rtr rtr)
 	uint8_t body[RDMAP_READ_REQUEST_BYTES];
 
 	if (rtr == MPA_RTR_WRITE)
-		tx_append(s, &write, NULL, 0, TX_ENDS_NOTHING);
+		tx_append(s, &write, NULL, 0);
 	if (rtr != MPA_RTR_READ)
 		return;
 	tx_sink(s->ep, s->tx.read_serial, &request.sink_stag, &request.sink_to);
 	rdmap_read_request_encode(&request, body);
-	tx_append(s, &read, body, sizeof(body), TX_ENDS_NOTHING);
+	tx_append(s, &read, body, sizeof(body));
 	s->tx.read_msn++;
 	s->tx.reads[0] = NO_SLOT;
 	s->tx.reads_count = 1;
@@ -678,7 +673,6 @@ bool tx_settle(struct iwarp_stream *s)
 		const void *fault;
 		uint32_t left = p->bytes - p->done;
 
-		p->ends = TX_ENDS_NOTHING;
 		if (p->kind != TX_BYTES) {
 			if (!s->ep || !look_up(s->ep, p, &span) ||
 			    fabric_guard_copy(tx->buf + tx->buf_used, span.at, left, &fault) < 0)
