@@ -396,8 +396,9 @@ class Session:
         """Submits one request, returns its cookie."""
         request = self.request(opcode, endpoint, local, remote, **options)
         cookie = self.submit(request)[0]
-        if opcode == RECV and not WAITS_FOR_RECV:
-            self.query('devices')  # it is posted before the peer sends: nothing waits for it
+        if opcode == RECV:
+            # It is posted before the peer does anything: a SEND may not wait for it, nor an end.
+            self.query('devices')
         return cookie
 
     def finish(self, cookie, timeout=None):
