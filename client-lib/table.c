@@ -95,14 +95,28 @@ static int on_part(struct cl_call *call, const Xp__QueryReply *m)
 	return r;
 }
 
+/* Are they there, and not too many? */
+static int check_arguments(const char *what, const char *const *arguments, size_t n)
+{
+	if (n > ARGUMENTS_MAX)
+		return cl_fail(-EINVAL, "%s: %zu arguments: at most %d", what, n, ARGUMENTS_MAX);
+	for (size_t i = 0; i < n; i++)
+		if (!arguments || !arguments[i])
+			return cl_fail(-EINVAL, "%s: argument %zu is NULL", what, i);
+	return 0;
+}
+
 /* With the lock held. */
-static int read_table(struct xfer_client *c, const char *name, struct xfer_table *t)
+static int read_table(struct xfer_client *c, const char *name, const char *const *arguments,
+		      size_t n_arguments, struct xfer_table *t)
 {
 	Xp__ClientMessage message = XP__CLIENT_MESSAGE__INIT;
 	Xp__Query body = XP__QUERY__INIT;
 	int r;
 
 	body.table = (char *)(uintptr_t)name;
+	body.n_arguments = n_arguments;
+	body.arguments = (char **)(uintptr_t)arguments;
 	message.body_case = XP__CLIENT_MESSAGE__BODY_QUERY;
 	message.query = &body;
 	do {
@@ -116,6 +130,13 @@ static int read_table(struct xfer_client *c, const char *name, struct xfer_table
 
 XFER_API int xfer_query(struct xfer_client *c, const char *table, struct xfer_table **ret_table)
 {
+	return xfer_query_about(c, table, NULL, 0, ret_table);
+}
+
+XFER_API int xfer_query_about(struct xfer_client *c, const char *table,
+			      const char *const *arguments, size_t n_arguments,
+			      struct xfer_table **ret_table)
+{
 	struct xfer_table *t;
 	int r = cl_enter(c);
 
@@ -124,8 +145,12 @@ XFER_API int xfer_query(struct xfer_client *c, const char *table, struct xfer_ta
 	if (!table || !ret_table)
 		return cl_leave(c, cl_fail(-EINVAL, "query: %s is NULL",
 					   table ? "ret_table" : "table"));
+	r = check_arguments("query", arguments, n_arguments);
+	if (r < 0)
+		return cl_leave(c, r);
 	t = calloc(1, sizeof(*t));
-	r = t ? read_table(c, table, t) : cl_fail(-ENOMEM, "query: no memory");
+	r = t ? read_table(c, table, arguments, n_arguments, t) :
+		cl_fail(-ENOMEM, "query: no memory");
 	cl_leave(c, r);
 	if (r < 0)
 		xfer_table_free(t);
@@ -176,12 +201,9 @@ XFER_API int xfer_admin(struct xfer_client *c, const char *verb, const char *con
 		return r;
 	if (!verb)
 		return cl_leave(c, cl_fail(-EINVAL, "admin: the verb is NULL"));
-	if (n_arguments > ARGUMENTS_MAX)
-		return cl_leave(c, cl_fail(-EINVAL, "admin: %zu arguments: at most %d", n_arguments,
-					   ARGUMENTS_MAX));
-	for (size_t i = 0; i < n_arguments; i++)
-		if (!arguments || !arguments[i])
-			return cl_leave(c, cl_fail(-EINVAL, "admin: argument %zu is NULL", i));
+	r = check_arguments("admin", arguments, n_arguments);
+	if (r < 0)
+		return cl_leave(c, r);
 	body.verb = (char *)(uintptr_t)verb;
 	body.n_arguments = n_arguments;
 	body.arguments = (char **)(uintptr_t)arguments;

@@ -498,6 +498,13 @@ XFER_API int xfer_poll(struct xfer_client *client, struct xfer_event *events, in
  */
 XFER_API int xfer_query(struct xfer_client *client, const char *table,
 			struct xfer_table **ret_table);
+/*
+ * The same of a table that takes arguments: at most 8, of at most 4,096 bytes each. -EINVAL: not
+ * such arguments, or not of this table (the sentence says which, and why).
+ */
+XFER_API int xfer_query_about(struct xfer_client *client, const char *table,
+			      const char *const *arguments, size_t n_arguments,
+			      struct xfer_table **ret_table);
 XFER_API void xfer_table_free(struct xfer_table *table);
 XFER_API size_t xfer_table_columns(const struct xfer_table *table);
 XFER_API size_t xfer_table_rows(const struct xfer_table *table);

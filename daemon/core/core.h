@@ -221,11 +221,12 @@ struct xd_table_sink {
 
 /*
  * Writes rows of a table from *cursor on, as the session may see them, and moves *cursor (0 at the
- * end). 0, or -ENOENT: no such table (ret_why lists those there are).
+ * end). The arguments say what it is asked about; most tables take none. 0; -ENOENT: no such table
+ * (ret_why lists those there are); -EINVAL: its arguments are wrong, and nothing was written.
  */
-int xd_session_query(struct xd_session *s, const char *table, uint64_t *cursor,
-		     const struct xd_column **ret_columns, size_t *ret_n_columns,
-		     struct xd_table_sink *sink, char *ret_why);
+int xd_session_query(struct xd_session *s, const char *table, const char *const *arguments,
+		     size_t n_arguments, uint64_t *cursor, const struct xd_column **ret_columns,
+		     size_t *ret_n_columns, struct xd_table_sink *sink, char *ret_why);
 
 /* ------------------------------------------------------------------------------------- counters */
 

@@ -13,6 +13,11 @@
  * far as it is its user's. No keys, no addresses of memory.
  */
 
+struct question {
+	const char *const *arguments;
+	size_t n_arguments;
+};
+
 struct table {
 	const char *name;
 	const struct xd_column *columns;
@@ -20,6 +25,12 @@ struct table {
 	/* Writes rows from *cursor on; leaves *cursor at the row that found no room, or 0 at the
 	 * end. */
 	void (*write)(struct xd_session *viewer, uint64_t *cursor, struct xd_table_sink *sink);
+	/*
+	 * Instead, of a table that takes arguments: 0, or -EINVAL with ret_why, and then no row was
+	 * begun.
+	 */
+	int (*answer)(struct xd_session *viewer, const struct question *question, uint64_t *cursor,
+		      struct xd_table_sink *sink, char *ret_why);
 };
 
 static bool may_see(const struct xd_session *viewer, uint32_t uid)
@@ -380,11 +391,11 @@ static void write_quotas(struct xd_session *viewer, uint64_t *cursor, struct xd_
 
 #define TABLE(name, stem)                                                                          \
 	{                                                                                          \
-		name, stem##_columns, XC_ARRAY_SIZE(stem##_columns), write_##stem##s               \
+		name, stem##_columns, XC_ARRAY_SIZE(stem##_columns), write_##stem##s, NULL         \
 	}
 
 static const struct table tables[] = {
-	{ "status", status_columns, XC_ARRAY_SIZE(status_columns), write_status },
+	{ "status", status_columns, XC_ARRAY_SIZE(status_columns), write_status, NULL },
 	TABLE("devices", device),
 	TABLE("device-facts", device_fact),
 	TABLE("sessions", session),
@@ -395,17 +406,32 @@ static const struct table tables[] = {
 	TABLE("quotas", quota),
 };
 
-int xd_session_query(struct xd_session *s, const char *name, uint64_t *cursor,
-		     const struct xd_column **ret_columns, size_t *ret_n_columns,
-		     struct xd_table_sink *sink, char *ret_why)
+static int answer(const struct table *t, struct xd_session *s, const struct question *question,
+		  uint64_t *cursor, struct xd_table_sink *sink, char *ret_why)
 {
+	if (t->answer)
+		return t->answer(s, question, cursor, sink, ret_why);
+	if (question->n_arguments) {
+		snprintf(ret_why, XD_TEXT_MAX, "the table %s takes no arguments, has %zu", t->name,
+			 question->n_arguments);
+		return -EINVAL;
+	}
+	t->write(s, cursor, sink);
+	return 0;
+}
+
+int xd_session_query(struct xd_session *s, const char *name, const char *const *arguments,
+		     size_t n_arguments, uint64_t *cursor, const struct xd_column **ret_columns,
+		     size_t *ret_n_columns, struct xd_table_sink *sink, char *ret_why)
+{
+	const struct question question = { .arguments = arguments, .n_arguments = n_arguments };
+
 	for (size_t i = 0; i < XC_ARRAY_SIZE(tables); i++) {
 		if (strcmp(tables[i].name, name) != 0)
 			continue;
 		*ret_columns = tables[i].columns;
 		*ret_n_columns = tables[i].n_columns;
-		tables[i].write(s, cursor, sink);
-		return 0;
+		return answer(&tables[i], s, &question, cursor, sink, ret_why);
 	}
 	snprintf(
 		ret_why, XD_TEXT_MAX,

@@ -15,6 +15,7 @@
 #define WORD_MAX_BYTES 64u
 #define ARGUMENTS_MAX 8u
 #define ARGUMENT_MAX_BYTES 255u
+#define QUERY_ARGUMENT_MAX_BYTES 4096u
 
 static int __attribute__((format(printf, 3, 4)))
 refuse(char *ret_why, int status, const char *format, ...)
@@ -120,16 +121,39 @@ static int check_endpoint_new(const struct xd_arena *arena, const Xp__EndpointNe
 	return 0;
 }
 
+static int check_arguments(const struct xd_arena *arena, const char *message,
+			   char *const *arguments, size_t n, size_t max_bytes, char *ret_why)
+{
+	char field[32];
+	int r = 0;
+
+	if (n > ARGUMENTS_MAX)
+		return refuse(ret_why, EINVAL, "%s has %zu arguments, at most %u", message, n,
+			      ARGUMENTS_MAX);
+	snprintf(field, sizeof(field), "%s.arguments", message);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = string(arena, field, arguments[i], max_bytes, ret_why);
+	return r;
+}
+
+static int check_query(const struct xd_arena *arena, const Xp__Query *m, char *ret_why)
+{
+	int r = string(arena, "Query.table", m->table, WORD_MAX_BYTES, ret_why);
+
+	if (r < 0)
+		return r;
+	return check_arguments(arena, "Query", m->arguments, m->n_arguments,
+			       QUERY_ARGUMENT_MAX_BYTES, ret_why);
+}
+
 static int check_admin(const struct xd_arena *arena, const Xp__Admin *m, char *ret_why)
 {
 	int r = string(arena, "Admin.verb", m->verb, WORD_MAX_BYTES, ret_why);
 
-	if (r == 0 && m->n_arguments > ARGUMENTS_MAX)
-		return refuse(ret_why, EINVAL, "Admin has %zu arguments, at most %u",
-			      m->n_arguments, ARGUMENTS_MAX);
-	for (size_t i = 0; r == 0 && i < m->n_arguments; i++)
-		r = string(arena, "Admin.arguments", m->arguments[i], ARGUMENT_MAX_BYTES, ret_why);
-	return r;
+	if (r < 0)
+		return r;
+	return check_arguments(arena, "Admin", m->arguments, m->n_arguments, ARGUMENT_MAX_BYTES,
+			       ret_why);
 }
 
 static int check(const struct xd_arena *arena, const Xp__ClientMessage *m, char *ret_why)
@@ -150,7 +174,7 @@ static int check(const struct xd_arena *arena, const Xp__ClientMessage *m, char 
 	case XP__CLIENT_MESSAGE__BODY_REJECT:
 		return private_data("Reject.private_data", &m->reject->private_data, ret_why);
 	case XP__CLIENT_MESSAGE__BODY_QUERY:
-		return string(arena, "Query.table", m->query->table, WORD_MAX_BYTES, ret_why);
+		return check_query(arena, m->query, ret_why);
 	case XP__CLIENT_MESSAGE__BODY_ADMIN:
 		return check_admin(arena, m->admin, ret_why);
 	case XP__CLIENT_MESSAGE__BODY_BUFFER_REMOVE:

@@ -88,7 +88,8 @@ static size_t query(struct xd_session *s, uint64_t serial, const Xp__Query *m, u
 	int r;
 
 	xd_query_writer_init(&w, buf);
-	r = xd_session_query(s, m->table, &cursor, &columns, &n_columns, &w.sink, why);
+	r = xd_session_query(s, m->table, (const char *const *)m->arguments, m->n_arguments,
+			     &cursor, &columns, &n_columns, &w.sink, why);
 	if (r < 0) {
 		*ret_reply = buf;
 		return xd_encode_query_failure(serial, r, why, buf);

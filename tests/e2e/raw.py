@@ -420,11 +420,11 @@ class Session:
                              flags=F_GRANT_READ if read else F_GRANT_WRITE)
         return Token(completion.address, segment[1], completion.rkey, completion.grant)
 
-    def query(self, table):
+    def query(self, table, *arguments):
         """The table as a list of dictionaries."""
         columns, rows, cursor = None, [], 0
         while True:
-            reply = self.call('query', table=table, cursor=cursor)
+            reply = self.call('query', table=table, cursor=cursor, arguments=arguments)
             if columns is None:
                 columns = [(c.name, c.number) for c in reply.columns]
             cells = list(reply.cells)

@@ -200,7 +200,8 @@ static void read_table(struct w_session *s, const char *name, uint32_t at_a_time
 	*ret = (struct table){ .sink = { .row = row, .text = text, .number = number } };
 	do {
 		ret->room = at_a_time;
-		sim_check(xd_session_query(s->s, name, &cursor, &columns, &n, &ret->sink, why) == 0,
+		sim_check(xd_session_query(s->s, name, NULL, 0, &cursor, &columns, &n, &ret->sink,
+					   why) == 0,
 			  "tables", "table %s: %s", name, why);
 		sim_check(--bound, "tables", "table %s has no end", name);
 	} while (cursor);
@@ -221,7 +222,7 @@ void w_query_any(struct world *w, struct w_session *s)
 
 	if (w_dice(w, 100)) {
 		t = (struct table){ .sink = { .row = row, .text = text, .number = number } };
-		sim_check(xd_session_query(s->s, "nothing", &cursor, &columns, &n, &t.sink, why) ==
+		sim_check(xd_session_query(s->s, "nothing", NULL, 0, &cursor, &columns, &n, &t.sink, why) ==
 					  -ENOENT &&
 				  why[0],
 			  "tables", "a table of no name was found");

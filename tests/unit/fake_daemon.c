@@ -83,7 +83,7 @@ static void say_query_reply(struct fake *f, uint64_t serial, const Xp__Query *q)
 	Xp__Column columns[2] = { XP__COLUMN__INIT, XP__COLUMN__INIT };
 	Xp__Column *p[2] = { &columns[0], &columns[1] };
 	char name[] = "name", size[] = "size", bytes[] = "bytes", cell[2][24], text[] = "no table";
-	char *cells[2] = { cell[0], cell[1] };
+	char *cells[2] = { cell[0], cell[1] }, said[200] = "";
 
 	m.serial = serial;
 	m.body_case = XP__DAEMON_MESSAGE__BODY_QUERY_REPLY;
@@ -116,7 +116,10 @@ static void say_query_reply(struct fake *f, uint64_t serial, const Xp__Query *q)
 		body.cursor = 7;
 	} else {
 		body.status = -ENOENT;
-		body.text = text;
+		body.text = q->n_arguments ? said : text;
+		for (size_t i = 0; i < q->n_arguments; i++)
+			snprintf(said + strlen(said), sizeof(said) - strlen(said), "%s%s",
+				 i ? " " : "", q->arguments[i]);
 	}
 	fake_say(f, &m);
 }

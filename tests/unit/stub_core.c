@@ -353,13 +353,18 @@ bool xd_session_pull(struct xd_session *s, struct xd_out *ret)
 }
 
 /* Table "rows": a long text and the row's number. */
-int xd_session_query(struct xd_session *s, const char *table, uint64_t *cursor,
-		     const struct xd_column **ret_columns, size_t *ret_n_columns,
-		     struct xd_table_sink *sink, char *ret_why)
+int xd_session_query(struct xd_session *s, const char *table, const char *const *arguments,
+		     size_t n_arguments, uint64_t *cursor, const struct xd_column **ret_columns,
+		     size_t *ret_n_columns, struct xd_table_sink *sink, char *ret_why)
 {
 	char text[301];
 
 	s->core->queries++;
+	if (n_arguments) {
+		snprintf(ret_why, XD_TEXT_MAX, "%zu: %.20s", n_arguments,
+			 arguments[n_arguments - 1]);
+		return -EINVAL;
+	}
 	if (strcmp(table, "rows") != 0) {
 		snprintf(ret_why, XD_TEXT_MAX, "there is no such table");
 		return -ENOENT;

@@ -216,6 +216,8 @@ static void sockets_from_the_environment(void **state)
 
 static void tables(void **state)
 {
+	const char *words[9] = { "one", "two",	 "three", "four", "five",
+				 "six", "seven", "eight", "nine" };
 	struct xfer_table *t;
 	struct xfer_client *c;
 
@@ -240,6 +242,17 @@ static void tables(void **state)
 	assert_int_equal(xfer_query(c, "endless", &t), -XFER_E_PROTOCOL);
 	assert_int_equal(xfer_query(c, NULL, &t), -EINVAL);
 	assert_int_equal(xfer_query(c, "buffers", NULL), -EINVAL);
+	/* The fake says them. */
+	assert_int_equal(xfer_query_about(c, "echo", words, 8, &t), -ENOENT);
+	assert_sentence("query: one two three four five six seven eight");
+	assert_int_equal(xfer_query_about(c, "echo", NULL, 0, &t), -ENOENT);
+	assert_sentence("query: no table");
+	assert_int_equal(xfer_query_about(c, "echo", words, 9, &t), -EINVAL);
+	assert_sentence("query: 9 arguments: at most 8");
+	assert_int_equal(xfer_query_about(c, "echo", NULL, 1, &t), -EINVAL);
+	words[1] = NULL;
+	assert_int_equal(xfer_query_about(c, "echo", words, 3, &t), -EINVAL);
+	assert_sentence("query: argument 1 is NULL");
 	xfer_client_free(c);
 }
 

@@ -874,6 +874,45 @@ static void test_query(void **state)
 	}
 }
 
+/* What the daemon answers to these arguments, in `text`. */
+static void query_about(char **arguments, size_t n, const char *text)
+{
+	MESSAGE(m, Query, XP__QUERY__INIT, query, QUERY);
+	char table[] = "rows";
+	Xp__DaemonMessage *reply;
+
+	m.serial = 3;
+	body_m.table = table;
+	body_m.arguments = arguments;
+	body_m.n_arguments = n;
+	reply = dispatch_fds(packet, pack(&m), 0);
+	assert_non_null(reply);
+	assert_int_equal(reply->body_case, XP__DAEMON_MESSAGE__BODY_QUERY_REPLY);
+	assert_int_equal(reply->query_reply->status, -EINVAL);
+	assert_string_equal(reply->query_reply->text, text);
+	xp__daemon_message__free_unpacked(reply, NULL);
+}
+
+static void test_query_arguments(void **state)
+{
+	static char word[] = "12x8,1x3";
+	char *arguments[9], longest[4098];
+
+	(void)state;
+	for (size_t i = 0; i < XC_ARRAY_SIZE(arguments); i++)
+		arguments[i] = word;
+	query_about(arguments, 1, "1: 12x8,1x3");
+	query_about(arguments, 8, "8: 12x8,1x3");
+	query_about(arguments, 9, "Query has 9 arguments, at most 8");
+	memset(longest, 'y', sizeof(longest) - 1);
+	longest[4097] = '\0';
+	arguments[7] = longest;
+	query_about(arguments, 8, "Query.arguments is 4097 bytes long, at most 4096");
+	longest[4096] = '\0';
+	query_about(arguments, 8, "8: yyyyyyyyyyyyyyyyyyyy");
+	assert_int_equal(core->queries, 3);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -903,6 +942,7 @@ int main(void)
 		T(test_encode_events),
 		T(test_batch),
 		T(test_query),
+		T(test_query_arguments),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

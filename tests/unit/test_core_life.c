@@ -182,9 +182,14 @@ static void query(struct rig_client *c, const char *table, uint64_t expect_rows,
 	uint64_t cursor = 0;
 	size_t n;
 	char why[XD_TEXT_MAX];
+	int r;
 
 	rows = uids_seen = 0;
-	assert_int_equal(xd_session_query(c->s, table, &cursor, &columns, &n, &sink, why), 0);
+	r = xd_session_query(c->s, table, NULL, 0, &cursor, &columns, &n, &sink, why);
+	assert_int_equal(r, 0);
+	r = xd_session_query(c->s, table, &table, 1, &cursor, &columns, &n, &sink, why);
+	assert_int_equal(r, -EINVAL);
+	assert_non_null(strstr(why, table));
 	assert_int_equal(cursor, 0);
 	assert_int_equal(rows, expect_rows);
 	assert_int_equal(uids_seen, expect_uids);
