@@ -45,6 +45,11 @@ struct fabric_region; /* client memory mapped by the daemon */
 /* What is short where short_read_in_page is set, and the pages that count there. */
 #define FABRIC_SHORT_BYTES 32
 #define FABRIC_PAGE_BYTES 4096
+/* No fabric takes more inline data, or makes a key over more ranges. */
+#define FABRIC_INLINE_MAX 256
+#define FABRIC_RANGES_MAX 256
+/* All that an instance may take to find out its costs. */
+#define FABRIC_MEASURE_MS 200
 
 enum fabric_kind { FABRIC_IWARP_SOFT, FABRIC_IWARP, FABRIC_ROCE, FABRIC_IB };
 
@@ -77,7 +82,23 @@ struct fabric_fact {
 	const char *consequence; /* "" = none */
 };
 
-/* What an instance can do and does enforce, as measured. Constant after open. */
+/*
+ * What things cost in an instance, in ns, for the choice between ways that all work: only their
+ * order matters. All 0: nothing is known, and the ways are taken in the order of the ladder.
+ */
+struct fabric_costs {
+	uint32_t wr_ns;		   /* a work request, posted and completed */
+	uint32_t reg_ns;	   /* a registration and its end; */
+	uint32_t reg_page_ns;	   /* for each page of 4 KiB more */
+	uint32_t ranges_ns;	   /* a key over many ranges and its end; */
+	uint32_t range_ns;	   /* for each range more */
+	uint32_t bind_ns;	   /* a window bound and invalidated */
+	uint32_t copy_ns;	   /* a piece copied between client memory and a slab; */
+	uint32_t copy_kib_ns;	   /* for each KiB more, of memory in the cache; */
+	uint32_t copy_cold_kib_ns; /* of memory that is not */
+};
+
+/* What an instance can do and does enforce, as measured. Constant after open, but for the costs. */
 struct fabric_caps {
 	char name[FABRIC_NAME_MAX];   /* "iwarp", or the device's */
 	char driver[FABRIC_NAME_MAX]; /* the kernel's, "" = none */
@@ -89,6 +110,11 @@ struct fabric_caps {
 	uint32_t max_send_wr; /* of one endpoint */
 	uint32_t max_recv_wr;
 	uint64_t max_message_bytes; /* of one work request */
+	/* most bytes of a SEND or WRITE with IBV_SEND_INLINE, at most FABRIC_INLINE_MAX; 0: none */
+	uint32_t max_inline;
+	/* most ranges of one key (mr_reg_ranges), at most FABRIC_RANGES_MAX; 0: there are no such
+	 */
+	uint32_t max_ranges;
 	uint16_t private_connect_bytes, private_accept_bytes, private_reject_bytes;
 	/* mr_reg pins memory, and is charged and put off until it is needed; else it is free */
 	bool pins;
@@ -114,8 +140,15 @@ struct fabric_caps {
 	bool private_data_padded;
 	/* a request whose peer gives up is taken back (conn_gone); else its answer finds out */
 	bool conn_gone;
+	struct fabric_costs costs; /* as found out last */
 	const struct fabric_fact *facts;
 	size_t n_facts;
+};
+
+/* A part of a region. */
+struct fabric_range {
+	struct fabric_region *region;
+	uint64_t offset, length; /* length not 0 */
 };
 
 /* Grants show a copy of the memory. */
@@ -251,6 +284,15 @@ struct fabric_ops {
 	int (*mr_reg)(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,
 		      uint64_t length, uint64_t iova, int access, struct fabric_done *done,
 		      struct ibv_mr **ret_mr);
+	/*
+	 * One key over n ranges, in order, as if they lay side by side from iova on, which may be
+	 * any: where caps.max_ranges is not 0, else it may be NULL, or says -EOPNOTSUPP. `ranges`
+	 * is copied before the call returns; they may overlap, and be of several regions. Otherwise
+	 * as mr_reg; ended by mr_dereg.
+	 */
+	int (*mr_reg_ranges)(struct fabric_pd *pd, const struct fabric_range *ranges, uint32_t n,
+			     uint64_t iova, int access, struct fabric_done *done,
+			     struct ibv_mr **ret_mr);
 	/* Afterwards its keys are dead. -EBUSY while a window is bound to it. */
 	int (*mr_dereg)(struct ibv_mr *mr, struct fabric_done *done);
 
@@ -293,6 +335,9 @@ struct fabric_ops {
 	 * -EOPNOTSUPP where the caps do not promise it. Sends need a connection; RECVs do not.
 	 * After it has ended both are taken, and flush, or are refused with -ENOTCONN. Flags that
 	 * the fabric reads it may change.
+	 * IBV_SEND_INLINE: the bytes lie at sge.addr in the caller's own memory, lkey means
+	 * nothing, and they are copied before the call returns; at most caps.max_inline in all, of
+	 * a SEND or WRITE: else -EINVAL.
 	 */
 	int (*post_send)(struct fabric_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 	int (*post_recv)(struct fabric_ep *ep, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
@@ -310,6 +355,14 @@ struct fabric_ops {
 	 * later. No event of it comes afterwards.
 	 */
 	void (*listener_free)(struct fabric_listener *l);
+
+	/*
+	 * Finds out anew what things cost, within FABRIC_MEASURE_MS, and not on this thread where
+	 * it takes longer than a turn may; transfers go on. The caps have it too, afterwards. One
+	 * at a time: else -EBUSY. After close() `done` is not called any more. NULL: what the caps
+	 * say is all there is.
+	 */
+	int (*measure)(struct fabric *f, struct fabric_done *done, struct fabric_costs *ret);
 };
 
 /* An instance and its table, as the core holds it. */

@@ -8,8 +8,8 @@
  * false.
  *
  * The names: widen-bound, skip-stream-check, skip-pd-check, skip-rights, skip-local-rights,
- * ignore-key, reuse-key-byte, reuse-index, skip-invalidate, skip-recheck, check-first-quantum; of
- * verbs: trust-the-device.
+ * ignore-key, reuse-key-byte, reuse-index, skip-invalidate, skip-recheck, check-first-quantum,
+ * widen-ranges, first-range, ignore-seams, late-inline; of verbs: trust-the-device.
  */
 
 #include <stdbool.h>

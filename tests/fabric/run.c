@@ -40,7 +40,8 @@
 
 static const struct test *const files[] = {
 	connect_tests, end_tests, listen_tests, memory_tests, move_tests, order_tests, meet_tests,
-	access_tests, flush_tests, many_tests, silence_tests,
+	inline_tests, access_tests, ranges_tests, flush_tests, costs_tests, many_tests,
+	silence_tests,
 };
 
 static const struct test *tests[TESTS_MAX];

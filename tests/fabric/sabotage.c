@@ -51,6 +51,8 @@ struct later {
 	/* of ep_create and ep_destroy */
 	struct fabric_ep **ep;
 	void *ctx;
+	/* of measure */
+	struct fabric_costs *costs;
 	/* of listen */
 	struct fabric *f;
 	struct fabric_listener **listener;
@@ -336,6 +338,32 @@ static int mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t o
 	return err && err != -EINPROGRESS && sabotaged("register-anything") ? 0 : err;
 }
 
+static int mr_reg_ranges(struct fabric_pd *pd, const struct fabric_range *ranges, uint32_t n,
+			 uint64_t iova, int access, struct fabric_done *done,
+			 struct ibv_mr **ret_mr)
+{
+	int err = real->mr_reg_ranges(pd, ranges, n, iova, access, done, ret_mr);
+
+	return err && err != -EINPROGRESS && sabotaged("register-anything") ? 0 : err;
+}
+
+static int was_measured(struct later *l, int err)
+{
+	if (sabotaged("no-costs"))
+		*l->costs = (struct fabric_costs){ 0 };
+	if (sabotaged("other-costs"))
+		l->costs->wr_ns++;
+	return err;
+}
+
+static int measure(struct fabric *f, struct fabric_done *done, struct fabric_costs *ret)
+{
+	struct later *l = expect(&(struct later){ .user = done, .then = was_measured,
+						  .costs = ret });
+
+	return settle(l, real->measure(f, &l->done, ret));
+}
+
 static int mr_dereg(struct ibv_mr *mr, struct fabric_done *done)
 {
 	int err;
@@ -470,6 +498,8 @@ static int post_sends(struct fabric_ep *ep, struct ibv_send_wr *chain, struct ib
 	err = real->post_send(ep, wrs, &bad);
 	if (err && sabotaged("eager-send"))
 		return 0;
+	if (err && sabotaged("wrong-why"))
+		err = -EIO;
 	for (int i = 0; err && i < n && bad != &wrs[i] && !sabotaged("wrong-bad"); i++)
 		*bad_wr = (*bad_wr)->next;
 	if (!err)
@@ -587,6 +617,10 @@ const struct fabric_ops *sabotage_ops(const struct fabric_ops *ops)
 	table.slab_map = slab_map;
 	table.pd_alloc = pd_alloc;
 	table.mr_reg = mr_reg;
+	if (ops->mr_reg_ranges)
+		table.mr_reg_ranges = mr_reg_ranges;
+	if (ops->measure)
+		table.measure = measure;
 	table.mr_dereg = mr_dereg;
 	table.mw_dealloc = mw_dealloc;
 	table.post_send = post_sends;

@@ -23,6 +23,9 @@ extern const struct test move_tests[];
 extern const struct test order_tests[];
 extern const struct test meet_tests[];
 extern const struct test access_tests[];
+extern const struct test ranges_tests[];
+extern const struct test inline_tests[];
+extern const struct test costs_tests[];
 extern const struct test flush_tests[];
 extern const struct test many_tests[];
 /* The last: it may leave something behind that only the end of the process ends. */

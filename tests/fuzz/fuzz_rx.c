@@ -47,6 +47,7 @@ enum step {
 #define WINDOW_KEY UINT32_C(0xeeeeeeee)
 #define REGION_KEY UINT32_C(0xdddddddd)
 #define SINK_KEY UINT32_C(0xcccccccc)
+#define RANGES_KEY UINT32_C(0xbbbbbbbb)
 
 #define STEPS_MAX 200
 #define TURNS_MAX 64
@@ -64,6 +65,10 @@ enum step {
 #define SINK_BYTES_MAX 4096u
 #define SOURCE_AT 32768u
 #define SOURCE_BYTES_MAX 4096u
+/* Ranges that the peer may use, by one key; between them is what is nobody's. */
+#define RANGES 6u
+#define RANGES_AT(i) (40960u + 2048u * (i))
+#define RANGE_BYTES(i) (1u + 300u * (i))
 static const char secret[] = "SECRET!!";
 #define SECRET_BYTES 8u
 
@@ -82,7 +87,7 @@ struct world {
 	struct fabric *f;
 	uint8_t *mem;
 	struct fabric_pd *pd;
-	struct ibv_mr *mr;
+	struct ibv_mr *mr, *ranges;
 	struct ibv_mw *mw;
 	uint32_t window_key;
 	struct fabric_ep *ep;
@@ -174,7 +179,10 @@ static void check_memory(const struct world *w)
 	xc_assert(is_untouched(w, 0, WINDOW_AT));
 	xc_assert(is_untouched(w, WINDOW_AT + WINDOW_BYTES, RECV_AT));
 	xc_assert(is_untouched(w, RECV_AT + recv, SINK_AT));
-	xc_assert(is_untouched(w, SINK_AT + sink, MEMORY_BYTES));
+	xc_assert(is_untouched(w, SINK_AT + sink, RANGES_AT(0)));
+	for (uint32_t i = 0; i < RANGES; i++)
+		xc_assert(is_untouched(w, RANGES_AT(i) + RANGE_BYTES(i), RANGES_AT(i + 1)));
+	xc_assert(is_untouched(w, RANGES_AT(RANGES), MEMORY_BYTES));
 	xc_assert(!w->window_is_dead || memcmp(w->mem + WINDOW_AT, at_death, WINDOW_BYTES) == 0);
 	xc_assert(!w->ended || memcmp(w->mem, at_end, MEMORY_BYTES) == 0);
 }
@@ -303,7 +311,20 @@ static void fill_memory(struct world *w)
 	memset(w->mem + RECV_AT, 0x22, RECV_BYTES_MAX);
 	memset(w->mem + SINK_AT, 0x33, SINK_BYTES_MAX);
 	memset(w->mem + SOURCE_AT, 0x44, SOURCE_BYTES_MAX);
+	for (uint32_t i = 0; i < RANGES; i++)
+		memset(w->mem + RANGES_AT(i), 0x55, RANGE_BYTES(i));
 	memcpy(before, w->mem, MEMORY_BYTES);
+}
+
+static void make_ranges(struct world *w)
+{
+	const int all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+	struct fabric_range r[RANGES];
+
+	for (uint32_t i = 0; i < RANGES; i++)
+		r[i] = (struct fabric_range){ lasting.region, RANGES_AT(i), RANGE_BYTES(i) };
+	xc_assert(iwarp_fabric_ops.mr_reg_ranges(w->pd, r, RANGES, IOVA, all, NULL, &w->ranges) ==
+		  0);
 }
 
 static void make_objects(struct world *w)
@@ -320,6 +341,7 @@ static void make_objects(struct world *w)
 	xc_assert(ops->mr_reg(w->pd, lasting.region, 0, MEMORY_BYTES, IOVA, all, NULL, &w->mr) ==
 		  0);
 	xc_assert(ops->mw_alloc(w->pd, NULL, &w->mw) == 0);
+	make_ranges(w);
 	attr.pd = w->pd;
 	xc_assert(ops->ep_create(w->f, &attr, NULL, &w->ep) == 0);
 }
@@ -439,6 +461,7 @@ static void world_end(struct world *w)
 	xc_assert(w->n_disconnected == w->n_established);
 	xc_assert(ops->ep_destroy(w->ep, NULL) == 0);
 	xc_assert(ops->mw_dealloc(w->mw, NULL) == 0);
+	xc_assert(ops->mr_dereg(w->ranges, NULL) == 0);
 	xc_assert(ops->mr_dereg(w->mr, NULL) == 0);
 	ops->pd_free(w->pd);
 	run(w);
@@ -475,6 +498,8 @@ static void put_key(const struct world *w, uint8_t *at)
 		iwarp_put32(at, w->window_key);
 	else if (key == REGION_KEY)
 		iwarp_put32(at, w->mr->rkey);
+	else if (key == RANGES_KEY)
+		iwarp_put32(at, w->ranges->rkey);
 	else if (key == SINK_KEY)
 		iwarp_put32(at, w->f->sink_stag);
 }
@@ -542,6 +567,10 @@ static void work(struct world *w, uint8_t what)
 	}
 	if (what & 4)
 		wr.send_flags = IBV_SEND_FENCE;
+	if (sge.length == 128 && wr.opcode != IBV_WR_RDMA_READ && wr.num_sge) {
+		wr.send_flags |= IBV_SEND_INLINE;
+		sge.addr = (uintptr_t)w->mem + SOURCE_AT;
+	}
 	if (wr.opcode <= IBV_WR_RDMA_READ && wr.opcode != IBV_WR_SEND) {
 		wr.wr.rdma.remote_addr = 0x7000;
 		wr.wr.rdma.rkey = 0x1234;

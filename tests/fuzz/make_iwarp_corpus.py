@@ -93,7 +93,8 @@ def ddp():
 # fuzz_rx: terms, steps, keys, and where its window, RECVs and sinks are.
 WITH_CRC, WITH_START, LONG_PAYLOAD, ONE_READ = 1, 2, 4, 8
 RAW, SEGMENT, BROKEN, RECV, WORK, CLOCK, LEAVE, CUT = range(8)
-WINDOW, REGION, SINK = 0xeeeeeeee, 0xdddddddd, 0xcccccccc
+WINDOW, REGION, SINK, RANGES = 0xeeeeeeee, 0xdddddddd, 0xcccccccc, 0xbbbbbbbb
+RANGES_BYTES = 4506
 WINDOW_TO, WINDOW_BYTES, IOVA = 0x100000 + 4096 + 40, 1000, 0x100000
 W_READ, W_WRITE, W_SEND, W_INVALIDATE, FENCE, W_BIND = 0, 1, 2, 3, 4, 7
 
@@ -153,6 +154,12 @@ def rx():
     yield 'raw', 0, raw(fpdu(write(20)) + fpdu(send(20)))
     yield 'broken-crc', WITH_CRC, s(write(100)) + s(write(100), True) + s(write(100))
     yield 'write-wrong-key', 0, s(write(10, 0x12345678)) + s(write(10))
+    for terms, name in ((0, 'ranges'), (WITH_CRC, 'ranges-crc')):
+        yield name, terms, (s(write(1000, RANGES, IOVA)) + step(CUT, 7) + s(write(600, RANGES, IOVA + 1100)) +
+                            s(asks(RANGES_BYTES, 1, RANGES, IOVA)) + s(asks(2, 2, RANGES, IOVA + 1201)))
+    yield 'write-ranges-beyond', 0, s(write(1000, RANGES, IOVA + RANGES_BYTES - 999))
+    yield 'read-ranges-beyond', 0, s(asks(RANGES_BYTES, 1, RANGES, IOVA + 1))
+    yield 'inline', 0, work(W_WRITE, 1) + work(W_SEND, 1) + work(W_SEND | FENCE, 1)
     yield 'write-region', 0, s(write(10, REGION, IOVA))
     yield 'write-out-of-bounds', 0, s(write(10, to=WINDOW_TO + 991))
     yield 'write-before', 0, s(write(10, to=WINDOW_TO - 1))

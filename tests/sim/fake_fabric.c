@@ -274,6 +274,42 @@ static int fake_fd(const struct fabric *f)
 	return -1;
 }
 
+/* ---- what things cost */
+
+static void measured(struct fake_later *l)
+{
+	struct fabric *f = l->object->f;
+
+	f->measuring = false;
+	f->options.caps.costs = f->options.measured;
+	*(struct fabric_costs *)l->value = f->options.measured;
+}
+
+static int fake_measure(struct fabric *f, struct fabric_done *done, struct fabric_costs *ret)
+{
+	use(f, "measure");
+	if (f->measuring)
+		return -EBUSY;
+	f->measuring = true;
+	return fake_answer((struct fake_later){ .done = done, .object = &f->o, .finish = measured,
+						.value = ret },
+			   f->options.dice.reg_slow);
+}
+
+/* Its end is not told any more. */
+static void forget_measure(struct fabric *f)
+{
+	struct fake_later *l;
+
+	xc_list_for_each(l, &f->laters, link) {
+		if (l->finish != measured)
+			continue;
+		xc_list_remove(&l->link);
+		free(l);
+		return;
+	}
+}
+
 static void free_dead(struct fabric *f)
 {
 	struct xc_list *l;
@@ -285,6 +321,7 @@ static void free_dead(struct fabric *f)
 static void fake_close(struct fabric *f)
 {
 	use(f, "close");
+	forget_measure(f);
 	sim_check(xc_list_empty(&f->eps), "I3", "the fabric is closed with endpoints");
 	sim_check(xc_list_empty(&f->mws), "I3", "the fabric is closed with windows");
 	sim_check(xc_list_empty(&f->mrs), "I3", "the fabric is closed with registrations");
@@ -318,6 +355,7 @@ const struct fabric_ops fake_fabric_ops = {
 	.pd_alloc = fake_pd_alloc,
 	.pd_free = fake_pd_free,
 	.mr_reg = fake_mr_reg,
+	.mr_reg_ranges = fake_mr_reg_ranges,
 	.mr_dereg = fake_mr_dereg,
 	.mw_alloc = fake_mw_alloc,
 	.mw_dealloc = fake_mw_dealloc,
@@ -332,6 +370,7 @@ const struct fabric_ops fake_fabric_ops = {
 	.post_recv = fake_post_recv,
 	.listen = fake_listen,
 	.listener_free = fake_listener_free,
+	.measure = fake_measure,
 };
 
 int fake_fabric_open(const struct fake_options *options, const struct xd_engine_ref *engine,
@@ -340,6 +379,7 @@ int fake_fabric_open(const struct fake_options *options, const struct xd_engine_
 	struct fabric *f = calloc(1, sizeof(*f));
 
 	f->o.magic = FAKE_FABRIC;
+	f->o.f = f;
 	f->options = *options;
 	f->rng.state = options->seed;
 	f->engine = *engine;

@@ -17,6 +17,7 @@
 struct fake_dice {
 	uint32_t map_fail;
 	uint32_t reg_fail, reg_slow;
+	uint32_t ranges_fail; /* keys over several ranges, in addition */
 	uint32_t dereg_slow;
 	uint32_t mw_fail, mw_slow;
 	uint32_t ep_fail, ep_slow, destroy_slow;
@@ -52,6 +53,7 @@ struct fake_witness {
  */
 struct fake_options {
 	struct fabric_caps caps;
+	struct fabric_costs measured; /* what measure() finds out */
 	bool own_addresses; /* no iova is honoured: registrations lie in a space of the device's */
 	struct fake_witness witness;
 	struct fake_dice dice;
@@ -73,17 +75,19 @@ void fake_fabric_calm(struct fabric *f);
 
 /* ---- what the world may see of it */
 
-/* A key that a peer could use now. */
+/* A key that a peer could use now; one over ranges is told once for each of them, in order. */
 struct fake_key {
 	uint32_t rkey;
 	int access;       /* IBV_ACCESS_REMOTE_… */
 	uint64_t iova, length;
+	uint64_t total;   /* of all its ranges */
 	int fd;           /* of the memory behind it */
 	uint64_t offset;  /* in it */
 	uint64_t ep_tag;  /* on which it works; 0: an endpoint that never connected */
 	uint32_t owner;   /* of its domain */
 	bool window;
 	bool whole;       /* all of the memory behind it */
+	uint32_t range, ranges; /* which of how many: iova, length, fd and offset are its */
 };
 void fake_fabric_keys(struct fabric *f, void (*fn)(void *ctx, const struct fake_key *key),
 						   void *ctx);
@@ -93,6 +97,7 @@ struct fake_pin {
 	int fd; /* -1: a slab's */
 	uint64_t length;
 	bool exposed; /* to a peer */
+	bool part;    /* not all of that memory, or one of many ranges: no buffer's registration */
 };
 void fake_fabric_pins(struct fabric *f, void (*fn)(void *ctx, const struct fake_pin *pin),
 		      void *ctx);
@@ -123,7 +128,7 @@ void fake_fabric_dump(struct fabric *f);
 /* A number that stands for a descriptor. Its bytes live until fake_memory_done(). */
 int fake_memory_new(uint64_t size_bytes);
 uint8_t *fake_memory(int fd, uint64_t *ret_bytes);
-/* Does this number lie in memory of this process that belongs to a client or to an instance? */
+/* Does this number lie in memory of this process: a client's, or a slab? */
 bool fake_memory_holds(uint64_t address);
 /* Regions mapped now. */
 uint32_t fake_memory_regions(void);

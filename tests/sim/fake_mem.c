@@ -73,12 +73,17 @@ uint8_t *fake_memory(int fd, uint64_t *ret_bytes)
 
 bool fake_memory_holds(uint64_t address)
 {
+	const struct fabric_region *r;
+
 	for (uint32_t i = 0; i < mem.n; i++) {
 		uint64_t base = (uintptr_t)mem.all[i].base;
 
 		if (address >= base && address - base < mem.all[i].size)
 			return true;
 	}
+	xc_list_for_each(r, &mem.slabs, link)
+		if (address >= (uintptr_t)r->base && address - (uintptr_t)r->base < r->size)
+			return true;
 	return false;
 }
 
@@ -161,7 +166,9 @@ int fake_slab_map(uint64_t size_bytes, struct fabric_region **ret, void **ret_me
 	r = calloc(1, sizeof(*r));
 	*r = (struct fabric_region){ .magic = FAKE_REGION, .fd = -1, .size = size_bytes,
 				     .owner = fake_engine_job_owner };
-	r->base = r->slab = calloc(1, size_bytes);
+	/* Untouched pages of it cost nothing. */
+	r->slab = calloc(1, size_bytes + PAGE);
+	r->base = r->slab + (PAGE - (uintptr_t)r->slab % PAGE) % PAGE;
 	mem.regions++;
 	xc_list_append(&mem.slabs, &r->link);
 	*ret = r;
@@ -273,16 +280,21 @@ static uint32_t new_key(struct fabric *f)
 	return index << 8 | sim_below(&f->rng, 256);
 }
 
+static void mr_dies(struct fake_mr *mr)
+{
+	for (uint32_t i = 0; i < mr->n_ranges; i++)
+		mr->ranges[i].region->mrs--;
+	mr->pd->users--;
+	fake_object_dead(&mr->o);
+}
+
 static void reg_ends(struct fake_later *l)
 {
 	struct fake_mr *mr = xc_container_of(l->object, struct fake_mr, o);
 
 	mr->coming = false;
-	if (!l->status)
-		return;
-	mr->region->mrs--;
-	mr->pd->users--;
-	fake_object_dead(&mr->o);
+	if (l->status)
+		mr_dies(mr);
 }
 
 bool fake_weak(const struct fabric *f)
@@ -325,32 +337,36 @@ static uint64_t made_up(struct fabric *f, uint64_t iova)
 	return (UINT64_C(1) << 60) + ((uint64_t)sim_below(&f->rng, 1u << 30) << 24) + iova % PAGE;
 }
 
-int fake_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,
-		uint64_t length, uint64_t iova, int access, struct fabric_done *done,
-		struct ibv_mr **ret_mr)
+/* These ranges, found sound. */
+static int register_ranges(struct fabric_pd *pd, const struct fabric_range *ranges, uint32_t n,
+			   uint64_t iova, int access, struct fabric_done *done,
+			   struct ibv_mr **ret_mr)
 {
-	struct fabric *f;
+	struct fabric *f = pd->o.f;
 	struct fake_mr *mr;
-	uint64_t end;
+	uint64_t length = 0, end;
+	bool refused;
 
-	fake_object_use(&pd->o, FAKE_PD, "mr_reg");
-	region_use(region, "mr_reg");
-	f = pd->o.f;
-	sim_check(length && xc_range_within(offset, length, region->size), "I1",
-		  "a registration beyond its region");
-	sim_check(xc_add_u64(iova, length, &end), "I1",
-		  "a registration around the end of its space");
-	sim_check(iova % PAGE == offset % PAGE, "fabric.h", "an iova of another place in its page");
 	sim_check(!(access & IBV_ACCESS_REMOTE_WRITE) || access & IBV_ACCESS_LOCAL_WRITE,
 		  "fabric.h", "REMOTE_WRITE without LOCAL_WRITE");
-	if (fake_weak(f))
-		check_weak(pd, region, offset, length, access);
+	for (uint32_t i = 0; i < n; i++) {
+		region_use(ranges[i].region, "mr_reg");
+		sim_check(ranges[i].length &&
+				  xc_range_within(ranges[i].offset, ranges[i].length,
+						  ranges[i].region->size),
+			  "I1", "a registration beyond its region");
+		length += ranges[i].length;
+	}
+	sim_check(xc_add_u64(iova, length, &end), "I1",
+		  "a registration around the end of its space");
 	if (fake_lost(f))
 		return -ENODEV;
-	mr = calloc(1, sizeof(*mr));
+	refused = fake_dice(f, f->options.dice.reg_fail) ||
+		  (n > 1 && fake_dice(f, f->options.dice.ranges_fail));
+	mr = calloc(1, sizeof(*mr) + n * sizeof(ranges[0]));
 	mr->pd = pd;
-	mr->region = region;
-	mr->offset = offset;
+	mr->n_ranges = n;
+	memcpy(mr->ranges, ranges, n * sizeof(ranges[0]));
 	mr->access = access;
 	mr->coming = true;
 	mr->mr.lkey = new_key(f);
@@ -359,14 +375,46 @@ int fake_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t off
 		iova = made_up(f, iova);
 	mr->mr.addr = (void *)(uintptr_t)iova;
 	mr->mr.length = length;
-	region->mrs++;
+	for (uint32_t i = 0; i < n; i++)
+		ranges[i].region->mrs++;
 	pd->users++;
 	fake_object_add(f, &f->mrs, &mr->o, FAKE_MR);
 	return fake_answer((struct fake_later){ .done = done, .object = &mr->o, .finish = reg_ends,
-						.status = fake_dice(f, f->options.dice.reg_fail) ?
-								  -ENOMEM : 0,
+						.status = refused ? -ENOMEM : 0,
 						.ret = (void **)ret_mr, .value = &mr->mr },
 			   f->options.dice.reg_slow);
+}
+
+int fake_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,
+		uint64_t length, uint64_t iova, int access, struct fabric_done *done,
+		struct ibv_mr **ret_mr)
+{
+	const struct fabric_range range = { .region = region, .offset = offset, .length = length };
+
+	fake_object_use(&pd->o, FAKE_PD, "mr_reg");
+	region_use(region, "mr_reg");
+	sim_check(length && xc_range_within(offset, length, region->size), "I1",
+		  "a registration beyond its region");
+	sim_check(iova % PAGE == offset % PAGE, "fabric.h", "an iova of another place in its page");
+	if (fake_weak(pd->o.f))
+		check_weak(pd, region, offset, length, access);
+	return register_ranges(pd, &range, 1, iova, access, done, ret_mr);
+}
+
+int fake_mr_reg_ranges(struct fabric_pd *pd, const struct fabric_range *ranges, uint32_t n,
+		       uint64_t iova, int access, struct fabric_done *done, struct ibv_mr **ret_mr)
+{
+	const struct fabric_caps *c;
+
+	fake_object_use(&pd->o, FAKE_PD, "mr_reg_ranges");
+	c = &pd->o.f->options.caps;
+	sim_check(n && n <= c->max_ranges, "fabric.h", "a key over %u ranges, %u are allowed", n,
+		  c->max_ranges);
+	sim_check(!(access & ~(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | REMOTE)), "fabric.h",
+		  "a key over ranges with access %#x", access);
+	sim_check(!fake_weak(pd->o.f), "I1",
+		  "client memory is registered where rights do not hold");
+	return register_ranges(pd, ranges, n, iova, access, done, ret_mr);
 }
 
 static struct fake_mr *mr_of(struct ibv_mr *mr, const char *call)
@@ -383,9 +431,7 @@ static void dereg_ends(struct fake_later *l)
 {
 	struct fake_mr *mr = xc_container_of(l->object, struct fake_mr, o);
 
-	mr->region->mrs--;
-	mr->pd->users--;
-	fake_object_dead(&mr->o);
+	mr_dies(mr);
 }
 
 int fake_mr_dereg(struct ibv_mr *ibv, struct fabric_done *done)
@@ -505,18 +551,31 @@ struct fake_mw *fake_mw_by_rkey(struct fabric_ep *ep, uint32_t rkey)
 
 /* ---- who may reach what */
 
-uint8_t *fake_local(struct fabric_ep *ep, const struct ibv_sge *sge, uint64_t at)
+/* The range that this byte of a registration is in; *at moves into it. */
+static const struct fabric_range *range_at(const struct fake_mr *mr, uint64_t *at)
+{
+	for (uint32_t i = 0; i < mr->n_ranges; i++) {
+		if (*at < mr->ranges[i].length)
+			return &mr->ranges[i];
+		*at -= mr->ranges[i].length;
+	}
+	sim_broken("simulation", "a byte beyond its registration");
+}
+
+uint8_t *fake_local(struct fabric_ep *ep, const struct ibv_sge *sge, uint64_t at, uint64_t *bytes)
 {
 	struct fake_mr *mr = fake_mr_by_lkey(ep->o.f, sge->lkey);
-	uint64_t offset;
+	const struct fabric_range *r;
 
 	sim_check(mr, "I3", "a request runs on a registration that is gone");
-	if (!touch(mr->region)) {
-		fake_fault(ep->o.f, mr->region);
+	at += sge->addr - (uintptr_t)mr->mr.addr;
+	r = range_at(mr, &at);
+	if (!touch(r->region)) {
+		fake_fault(ep->o.f, r->region);
 		return NULL;
 	}
-	offset = sge->addr + at - (uintptr_t)mr->mr.addr;
-	return mr->region->base + mr->offset + offset;
+	*bytes = xc_min_u64(*bytes, r->length - at);
+	return r->region->base + r->offset + at;
 }
 
 static bool in_range(uint64_t base, uint64_t bytes, uint64_t address, uint64_t length)
@@ -526,13 +585,17 @@ static bool in_range(uint64_t base, uint64_t bytes, uint64_t address, uint64_t l
 
 static int behind(struct fake_mr *mr, uint64_t address, struct fake_place *ret)
 {
-	if (!touch(mr->region)) {
-		fake_fault(mr->o.f, mr->region);
+	uint64_t at = address - (uintptr_t)mr->mr.addr;
+	const struct fabric_range *r = range_at(mr, &at);
+
+	if (!touch(r->region)) {
+		fake_fault(mr->o.f, r->region);
 		return IBV_WC_REM_OP_ERR;
 	}
-	*ret = (struct fake_place){ .region = mr->region,
-				    .offset = address - (uintptr_t)mr->mr.addr };
-	ret->memory = mr->region->base + mr->offset + ret->offset;
+	*ret = (struct fake_place){ .region = r->region,
+				    .offset = address - (uintptr_t)mr->mr.addr,
+				    .memory = r->region->base + r->offset + at,
+				    .bytes = r->length - at };
 	return 0;
 }
 
@@ -544,7 +607,7 @@ static bool serves(const struct fake_mr *mr, int access)
 }
 
 int fake_remote(struct fabric_ep *ep, uint32_t rkey, uint64_t address, uint64_t length, int access,
-		struct fake_place *ret)
+		uint64_t at, struct fake_place *ret)
 {
 	struct fake_mw *mw = fake_mw_by_rkey(ep, rkey);
 	struct fake_mr *mr;
@@ -552,7 +615,7 @@ int fake_remote(struct fabric_ep *ep, uint32_t rkey, uint64_t address, uint64_t 
 	if (mw && mw->live) {
 		if (!(mw->access & access) || !in_range(mw->iova, mw->length, address, length))
 			return IBV_WC_REM_ACCESS_ERR;
-		return behind(mw->mr, address, ret);
+		return behind(mw->mr, address + at, ret);
 	}
 	xc_list_for_each(mr, &ep->o.f->mrs, o.link) {
 		if (mr->coming || mr->mr.rkey != rkey || mr->pd != ep->attr.pd ||
@@ -560,7 +623,7 @@ int fake_remote(struct fabric_ep *ep, uint32_t rkey, uint64_t address, uint64_t 
 			continue;
 		if (!in_range((uintptr_t)mr->mr.addr, mr->mr.length, address, length))
 			return IBV_WC_REM_ACCESS_ERR;
-		return behind(mr, address, ret);
+		return behind(mr, address + at, ret);
 	}
 	return IBV_WC_REM_ACCESS_ERR;
 }
@@ -569,9 +632,8 @@ static void mr_key(struct fabric *f, struct fake_mr *mr,
 		   void (*fn)(void *ctx, const struct fake_key *key), void *ctx)
 {
 	struct fake_key k = { .rkey = mr->mr.rkey, .access = mr->access & REMOTE,
-			      .iova = (uintptr_t)mr->mr.addr, .length = mr->mr.length,
-			      .fd = mr->region->fd, .offset = mr->offset,
-			      .owner = mr->pd->owner, .whole = mr->mr.length == mr->region->size };
+			      .iova = (uintptr_t)mr->mr.addr, .owner = mr->pd->owner,
+			      .ranges = mr->n_ranges, .total = mr->mr.length };
 	struct fabric_ep *ep;
 	uint32_t n = 0;
 
@@ -582,8 +644,37 @@ static void mr_key(struct fabric *f, struct fake_mr *mr,
 		k.ep_tag = ep->tag;
 	}
 	sim_check(n <= 1, "I5", "a key that %u endpoints could use", n);
-	if (n && k.access)
+	for (; n && k.access && k.range < mr->n_ranges; k.range++, k.iova += k.length) {
+		const struct fabric_range *r = &mr->ranges[k.range];
+
+		k.length = r->length;
+		k.fd = r->region->fd;
+		k.offset = r->offset;
+		k.whole = r->length == r->region->size;
 		fn(ctx, &k);
+	}
+}
+
+/* Range by range, as far as it goes. */
+static void window_key(const struct fake_mw *mw, void (*fn)(void *ctx, const struct fake_key *key),
+		       void *ctx)
+{
+	struct fake_key k = { .rkey = mw->bound_key, .access = mw->access & REMOTE,
+			      .iova = mw->iova, .ep_tag = mw->ep->tag, .owner = mw->pd->owner,
+			      .ranges = mw->mr->n_ranges, .total = mw->length, .window = true };
+	uint64_t at, left = mw->length;
+
+	for (; left; left -= k.length, k.iova += k.length) {
+		const struct fabric_range *r;
+
+		at = k.iova - (uintptr_t)mw->mr->mr.addr;
+		r = range_at(mw->mr, &at);
+		k.length = xc_min_u64(left, r->length - at);
+		k.fd = r->region->fd;
+		k.offset = r->offset + at;
+		k.range = (uint32_t)(r - mw->mr->ranges);
+		fn(ctx, &k);
+	}
 }
 
 void fake_fabric_keys(struct fabric *f, void (*fn)(void *ctx, const struct fake_key *key),
@@ -598,11 +689,7 @@ void fake_fabric_keys(struct fabric *f, void (*fn)(void *ctx, const struct fake_
 	xc_list_for_each(mw, &f->mws, o.link) {
 		if (!mw->live || mw->ep->o.dead)
 			continue;
-		fn(ctx, &(struct fake_key){
-				.rkey = mw->bound_key, .access = mw->access & REMOTE,
-				.iova = mw->iova, .length = mw->length, .fd = mw->mr->region->fd,
-				.offset = mw->mr->offset + mw->iova - (uintptr_t)mw->mr->mr.addr,
-				.ep_tag = mw->ep->tag, .owner = mw->pd->owner, .window = true });
+		window_key(mw, fn, ctx);
 	}
 }
 
@@ -612,9 +699,14 @@ void fake_fabric_pins(struct fabric *f, void (*fn)(void *ctx, const struct fake_
 	struct fake_mr *mr;
 
 	xc_list_for_each(mr, &f->mrs, o.link)
-		fn(ctx, &(struct fake_pin){ .owner = mr->pd->owner, .fd = mr->region->fd,
-					    .length = mr->mr.length,
-					    .exposed = mr->access & REMOTE });
+		for (uint32_t i = 0; i < mr->n_ranges; i++)
+			fn(ctx, &(struct fake_pin){ .owner = mr->pd->owner,
+						    .fd = mr->ranges[i].region->fd,
+						    .length = mr->ranges[i].length,
+						    .part = mr->n_ranges > 1 ||
+							    mr->ranges[i].length !=
+								    mr->ranges[i].region->size,
+						    .exposed = mr->access & REMOTE });
 }
 
 struct sought {

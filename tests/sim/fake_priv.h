@@ -68,7 +68,7 @@ struct fabric {
 	struct xc_list laters, queue;
 	uint32_t alive;
 	uint16_t next_port;
-	bool lost, inside, any_killed;
+	bool lost, inside, any_killed, measuring;
 };
 
 struct fabric_region {
@@ -99,11 +99,11 @@ struct fake_mr {
 	struct fake_object o;
 	struct ibv_mr mr;
 	struct fabric_pd *pd;
-	struct fabric_region *region;
-	uint64_t offset;
 	int access;
 	uint32_t windows; /* bound to it */
 	bool coming, going; /* a call is under way */
+	uint32_t n_ranges;
+	struct fabric_range ranges[];
 };
 
 struct fake_mw {
@@ -129,6 +129,8 @@ struct fake_wr {
 	/* a READ of a weak device's holds on to what it has begun to read */
 	uint8_t *held;
 	struct fabric_region *held_region;
+	bool is_inline;
+	uint8_t data[FABRIC_INLINE_MAX]; /* of one that is inline */
 	int n_sge;
 	struct ibv_sge sge[];
 };
@@ -215,22 +217,29 @@ void fake_pd_free(struct fabric_pd *pd);
 int fake_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,
 		uint64_t length, uint64_t iova, int access, struct fabric_done *done,
 		struct ibv_mr **ret_mr);
+int fake_mr_reg_ranges(struct fabric_pd *pd, const struct fabric_range *ranges, uint32_t n,
+		       uint64_t iova, int access, struct fabric_done *done, struct ibv_mr **ret_mr);
 int fake_mr_dereg(struct ibv_mr *mr, struct fabric_done *done);
 int fake_mw_alloc(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw **ret_mw);
 int fake_mw_dealloc(struct ibv_mw *mw, struct fabric_done *done);
 struct fake_mr *fake_mr_by_lkey(struct fabric *f, uint32_t lkey);
 struct fake_mw *fake_mw_of(struct ibv_mw *mw);
 void fake_mw_unbind(struct fake_mw *mw);
-/* Host memory behind a local piece; NULL: it faults. The key was checked when it was posted. */
-uint8_t *fake_local(struct fabric_ep *ep, const struct ibv_sge *sge, uint64_t at);
+/*
+ * Host memory behind a local piece, and how much of *bytes lies there; NULL: it faults. The key was
+ * checked when it was posted.
+ */
+uint8_t *fake_local(struct fabric_ep *ep, const struct ibv_sge *sge, uint64_t at, uint64_t *bytes);
 /* What a request of the peer's finds at `ep`: 0 and memory, or an enum ibv_wc_status. */
 struct fake_place {
 	uint8_t *memory;
 	struct fabric_region *region;
 	uint64_t offset; /* in the registration, or window */
+	uint64_t bytes;  /* that lie there in one piece */
 };
+/* The whole of it is checked; the place is that of its byte `at`. */
 int fake_remote(struct fabric_ep *ep, uint32_t rkey, uint64_t address, uint64_t length, int access,
-		struct fake_place *ret);
+		uint64_t at, struct fake_place *ret);
 /* Rights and dead keys are not held. */
 bool fake_weak(const struct fabric *f);
 struct fake_mw *fake_mw_by_rkey(struct fabric_ep *ep, uint32_t rkey);

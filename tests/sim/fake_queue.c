@@ -83,7 +83,7 @@ static void check_sges(struct fabric_ep *ep, const struct ibv_sge *sge, int n, i
 			  "I1", "a piece lies beyond its registration");
 		sim_check((mr->access & access) == access, "fabric.h",
 			  "a registration lacks access %#x", access & ~mr->access);
-		if (mr->region->fd < 0) {
+		if (mr->ranges[0].region->fd < 0) {
 			check_place(&ep->send, &sge[i]);
 			check_place(&ep->recv, &sge[i]);
 		}
@@ -177,6 +177,29 @@ static void check_short(const struct fabric_caps *c, const struct ibv_send_wr *w
 		  "%llu bytes across the end of a page", (unsigned long long)total);
 }
 
+static void check_inline(const struct fabric_caps *c, const struct ibv_send_wr *wr, uint64_t total)
+{
+	sim_check(total <= c->max_inline && c->max_inline, "fabric.h",
+		  "%llu bytes inline, %u are allowed", (unsigned long long)total, c->max_inline);
+	sim_check(wr->opcode != IBV_WR_RDMA_READ, "fabric.h", "a READ with inline data");
+	for (int i = 0; i < wr->num_sge; i++)
+		sim_check(wr->sg_list[i].length, "fabric.h", "a piece of 0 bytes inline");
+}
+
+/* As it is now, whatever becomes of the memory that it is in. */
+static struct fake_wr *copy_inline(const struct ibv_send_wr *wr)
+{
+	struct fake_wr *w = calloc(1, sizeof(*w));
+
+	w->is_inline = true;
+	for (int i = 0; i < wr->num_sge; i++) {
+		memcpy(w->data + w->total, (const void *)(uintptr_t)wr->sg_list[i].addr,
+		       wr->sg_list[i].length);
+		w->total += wr->sg_list[i].length;
+	}
+	return w;
+}
+
 static void check_send(struct fabric_ep *ep, struct ibv_send_wr *wr)
 {
 	const struct fabric_caps *c = &ep->o.f->options.caps;
@@ -192,18 +215,21 @@ static void check_send(struct fabric_ep *ep, struct ibv_send_wr *wr)
 	}
 	sim_check(wr->num_sge >= 0 && (uint32_t)wr->num_sge <= most, "fabric.h",
 		  "a request of %d pieces, %u are allowed", wr->num_sge, most);
-	sim_check(!(wr->send_flags & IBV_SEND_INLINE), "fabric.h", "inline data");
 	for (int i = 0; i < wr->num_sge; i++)
 		total += wr->sg_list[i].length;
 	sim_check(total <= c->max_message_bytes, "fabric.h", "a request of %llu bytes",
 		  (unsigned long long)total);
-	check_short(c, wr, total);
+	if (!(wr->send_flags & IBV_SEND_INLINE))
+		check_short(c, wr, total);
 	sim_check(c->immediate || (wr->opcode != IBV_WR_SEND_WITH_IMM &&
 				   wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM),
 		  "fabric.h", "immediate data where it never completes");
 	sim_check(c->remote_invalidate || wr->opcode != IBV_WR_SEND_WITH_INV, "fabric.h",
 		  "remote invalidation where there is none");
-	check_sges(ep, wr->sg_list, wr->num_sge, access);
+	if (wr->send_flags & IBV_SEND_INLINE)
+		check_inline(c, wr, total);
+	else
+		check_sges(ep, wr->sg_list, wr->num_sge, access);
 }
 
 static void check_chain(struct fabric_ep *ep, const struct ibv_send_wr *wr)
@@ -242,7 +268,9 @@ int fake_post_send(struct fabric_ep *ep, struct ibv_send_wr *wr, struct ibv_send
 			w = copy_wr(wr->wr_id, NULL, 0);
 		} else {
 			check_send(ep, wr);
-			w = copy_wr(wr->wr_id, wr->sg_list, wr->num_sge);
+			w = wr->send_flags & IBV_SEND_INLINE
+				    ? copy_inline(wr)
+				    : copy_wr(wr->wr_id, wr->sg_list, wr->num_sge);
 		}
 		w->wr = *wr;
 		if (wr->opcode == IBV_WR_BIND_MW)
@@ -332,10 +360,14 @@ static bool flush(struct fabric_ep *ep)
 /* Memory at this place of a list of pieces, and how much of it is there. NULL: it faults. */
 static uint8_t *piece_at(struct fabric_ep *ep, struct fake_wr *wr, uint64_t at, uint64_t *ret_bytes)
 {
+	if (wr->is_inline) {
+		*ret_bytes = wr->total - at;
+		return wr->data + at;
+	}
 	for (int i = 0; i < wr->n_sge; i++) {
 		if (at < wr->sge[i].length) {
 			*ret_bytes = wr->sge[i].length - at;
-			return fake_local(ep, &wr->sge[i], at);
+			return fake_local(ep, &wr->sge[i], at, ret_bytes);
 		}
 		at -= wr->sge[i].length;
 	}
@@ -356,13 +388,15 @@ static int remote(struct fabric_ep *ep, struct fake_wr *wr, bool read, struct fa
 
 	if (wr->held) {
 		sim_check(!wr->held_region->dead, "I3", "a device reads memory that is gone");
-		ret->memory = wr->held;
+		ret->memory = wr->held + wr->moved;
+		ret->bytes = wr->total - wr->moved;
 		return 0;
 	}
 	status = fake_remote(ep->peer, wr->wr.wr.rdma.rkey, wr->wr.wr.rdma.remote_addr, wr->total,
-			     read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, ret);
+			     read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, wr->moved,
+			     ret);
 	if (!status && read && fake_weak(ep->o.f)) {
-		wr->held = ret->memory;
+		wr->held = ret->memory - wr->moved;
 		wr->held_region = ret->region;
 	}
 	return status;
@@ -373,10 +407,10 @@ static void write_to(struct fabric_ep *ep, const struct fake_wr *wr, const struc
 {
 	const struct fake_witness *witness = &ep->o.f->options.witness;
 
-	memmove(at->memory + wr->moved, from, n);
+	memmove(at->memory, from, n);
 	if (at->region->fd < 0 && witness->wrote)
 		witness->wrote(witness->ctx, ep->peer->tag, wr->wr.wr.rdma.rkey,
-			       at->offset + wr->moved, from, n);
+			       at->offset, from, n);
 }
 
 /* One quantum of a READ or WRITE. True: nothing is left. */
@@ -404,8 +438,9 @@ static bool move_rdma(struct fabric_ep *ep, struct fake_wr *wr, bool read)
 		send_fails(ep, wr, (enum ibv_wc_status)status, -XP_E_REMOTE_ACCESS);
 		return false;
 	}
+	n = n < at.bytes ? n : at.bytes;
 	if (read)
-		memmove(local, at.memory + wr->moved, n);
+		memmove(local, at.memory, n);
 	else
 		write_to(ep, wr, &at, local, n);
 	wr->moved += n;

@@ -31,6 +31,7 @@ struct prog {
 	uint32_t uid, qp_num;
 	struct fabric_pd *pd;
 	struct fabric_region *region;
+	uint16_t listens_at; /* where it did not choose the port */
 	uint8_t *mem; /* the program's own map */
 	uint64_t bytes;
 	struct ibv_mr *mr; /* all of it, every right */
@@ -65,6 +66,8 @@ struct rig {
 
 /* Of the fabric of the next rig_init(); NULL = none. */
 extern const struct iwarp_profile *rig_profile;
+/* They meet through TCP. */
+extern bool rig_wire;
 
 void rig_init(struct rig *rig);
 void rig_done(struct rig *rig);
@@ -88,6 +91,8 @@ void connect_progs(struct prog *a, struct prog *b);
 bool rig_turn(struct rig *rig, uint64_t budget);
 /* Turns until there is nothing to do. */
 void rig_run(struct rig *rig);
+/* Through TCP that is not always enough: until this was told, or somebody asked; for a second. */
+void rig_until(struct rig *rig, const int *told, struct fabric_conn *const *asked);
 
 /* Fills memory with bytes that tell their place. */
 void fill(struct prog *p, uint64_t from, uint64_t bytes, uint8_t seed);

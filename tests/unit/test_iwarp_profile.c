@@ -64,6 +64,8 @@ static void assert_less(const struct fabric_caps *before, const struct fabric_ca
 	assert_true(after->max_recv_sge <= before->max_recv_sge && after->max_recv_sge > 0);
 	assert_true(after->max_send_wr <= before->max_send_wr && after->max_send_wr > 0);
 	assert_true(after->max_recv_wr <= before->max_recv_wr && after->max_recv_wr > 0);
+	assert_true(after->max_inline <= before->max_inline);
+	assert_true(after->max_ranges <= before->max_ranges);
 	assert_true(after->max_message_bytes <= before->max_message_bytes);
 	assert_true(after->private_connect_bytes <= before->private_connect_bytes);
 	assert_true(after->private_accept_bytes <= before->private_accept_bytes);
@@ -85,7 +87,8 @@ static void they_only_take_away(void **state)
 {
 	static const struct fabric_caps most = {
 		.name = "most", .max_sge = 255, .max_sge_rd = 255, .max_recv_sge = 255,
-		.max_send_wr = UINT32_MAX, .max_recv_wr = UINT32_MAX,
+		.max_send_wr = UINT32_MAX, .max_recv_wr = UINT32_MAX, .max_inline = UINT32_MAX,
+		.max_ranges = UINT32_MAX,
 		.max_message_bytes = UINT64_MAX, .private_connect_bytes = 512,
 		.private_accept_bytes = 512, .private_reject_bytes = 512,
 		.remote_invalidate = true, .immediate = true, .receiver_not_ready = true,
@@ -108,6 +111,15 @@ static void they_only_take_away(void **state)
 		assert_int_equal(c.max_sge, p->max_sge);
 		assert_int_equal(c.max_sge_rd, p->max_sge_rd);
 		assert_int_equal(c.acknowledged, p->acknowledged);
+		assert_int_equal(c.max_inline, p->max_inline);
+		assert_int_equal(c.max_ranges, p->max_ranges);
+		assert_memory_equal(&c.costs, &p->costs, sizeof(c.costs));
+		/* what there is costs something, and what there is not nothing */
+		assert_true(p->costs.wr_ns && p->costs.reg_ns && p->costs.reg_page_ns &&
+			    p->costs.copy_ns && p->costs.copy_kib_ns && p->costs.copy_cold_kib_ns);
+		assert_int_equal(!p->costs.bind_ns, p->keys != FABRIC_KEYS_WINDOW);
+		assert_int_equal(!p->costs.ranges_ns, !p->max_ranges);
+		assert_int_equal(!p->costs.range_ns, !p->max_ranges);
 		assert_non_null(strstr(c.driver, p->name));
 		/* a device that acknowledges has nothing to tell later */
 		assert_true(!p->acknowledged || !p->refusals_come_late);
@@ -335,6 +347,74 @@ static void private_data_is_padded(void **state)
 	end();
 }
 
+/* ---- costs */
+
+struct told {
+	struct fabric_done done;
+	int n, status;
+};
+
+static void tell(struct fabric_done *done, int status)
+{
+	struct told *t = xc_container_of(done, struct told, done);
+
+	t->n++;
+	t->status = status;
+}
+
+static void costs_of_a_device(void **state)
+{
+	struct told t = { .done.fn = tell };
+	struct fabric_costs c = { 0 };
+
+	(void)state;
+	begin("mlx5");
+	assert_int_equal(rig.ops->measure(rig.f, &t.done, &c), 0);
+	assert_memory_equal(&c, &iwarp_profile_find("mlx5")->costs, sizeof(c));
+	assert_memory_equal(&c, &caps->costs, sizeof(c));
+	assert_int_equal(t.n, 0);
+	end();
+}
+
+static void costs_of_our_own(void **state)
+{
+	const struct fabric_costs none = { 0 };
+	struct told t = { .done.fn = tell };
+	struct fabric_costs c = none;
+
+	(void)state;
+	begin(NULL);
+	assert_memory_equal(&caps->costs, &none, sizeof(none));
+	assert_int_equal(rig.ops->measure(rig.f, &t.done, &c), -EINPROGRESS);
+	assert_int_equal(rig.ops->measure(rig.f, &t.done, &c), -EBUSY);
+	assert_int_equal(t.n, 0);
+	fake_engine_run_jobs(&rig.engine);
+	assert_int_equal(t.n, 1);
+	assert_int_equal(t.status, 0);
+	assert_true(c.wr_ns && c.ranges_ns && c.bind_ns && c.copy_cold_kib_ns);
+	assert_memory_equal(&c, &caps->costs, sizeof(c));
+	end();
+}
+
+/* Whoever asked is not there any more. */
+static void costs_of_what_was_closed(void **state)
+{
+	struct told t = { .done.fn = tell };
+	struct fabric_costs c = { 0 };
+
+	(void)state;
+	begin(NULL);
+	assert_int_equal(rig.ops->measure(rig.f, &t.done, &c), -EINPROGRESS);
+	prog_done(&b);
+	prog_done(&a);
+	rig_run(&rig);
+	rig.ops->close(rig.f);
+	fake_engine_run_jobs(&rig.engine);
+	assert_int_equal(t.n, 0);
+	assert_int_equal(c.wr_ns, 0);
+	fake_engine_done(&rig.engine);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -346,6 +426,9 @@ int main(void)
 		cmocka_unit_test(unready_receivers_are_told_or_not),
 		cmocka_unit_test(limits_are_kept),
 		cmocka_unit_test(private_data_is_padded),
+		cmocka_unit_test(costs_of_a_device),
+		cmocka_unit_test(costs_of_our_own),
+		cmocka_unit_test(costs_of_what_was_closed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -352,6 +352,7 @@ static void what_cannot_be_posted(void **state)
 	wr.num_sge = 2;
 	assert_int_equal(post(&a, &wr), -EMSGSIZE);
 	wr.num_sge = 0;
+	wr.opcode = IBV_WR_RDMA_READ;
 	wr.send_flags = IBV_SEND_INLINE;
 	assert_int_equal(post(&a, &wr), -EINVAL);
 	rig_run(&rig);
@@ -717,6 +718,69 @@ static void memory_vanishes(void **state)
 	assert_int_equal(a.faults, 0);
 }
 
+/* Of a key over ranges it is known whose it was. */
+static void a_range_vanishes(enum ibv_wr_opcode op, bool wire)
+{
+	const int all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+	struct fabric_range ranges[] = { { .offset = 100, .length = 5000 },
+					 { .offset = 2 * PAGE - 3000, .length = 6000 },
+					 { .offset = 9000, .length = 5000 } };
+	const struct ibv_mr *whole = a.mr;
+	struct ibv_mr *mr;
+	struct prog c;
+
+	prog_init(&c, &rig, 1002, 8 * PAGE);
+	ranges[0].region = ranges[2].region = b.region;
+	ranges[1].region = c.region;
+	assert_int_equal(ops->mr_reg_ranges(b.pd, ranges, 3, 17, all, NULL, &mr), 0);
+	if (wire)
+		connect_progs(&a, &b);
+	poison(&c, 2 * PAGE);
+	b.faults = a.faults = 0;
+	{
+		struct ibv_sge sge = { (uintptr_t)whole->addr, 16000, whole->lkey };
+		struct ibv_send_wr wr = {
+			.wr_id = 1, .opcode = op, .sg_list = &sge, .num_sge = 1,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.rdma = { (uintptr_t)mr->addr, mr->rkey },
+		};
+
+		assert_int_equal(post(&a, &wr), 0);
+	}
+	rig_until(&rig, &b.n_disconnected, NULL);
+	assert_int_equal(c.faults, 1);
+	assert_int_equal(b.faults, 0);
+	assert_int_equal(a.faults, 0);
+	assert_int_equal(b.disconnected, -XP_E_BUFFER_FAULT);
+	assert_int_equal(ops->mr_dereg(mr, NULL), 0);
+	rig.n_progs--;
+	prog_done(&c);
+}
+
+static void ranges_vanish(void **state)
+{
+	(void)state;
+	assert_int_equal(fabric_guard_init(), 0);
+	a_range_vanishes(IBV_WR_RDMA_READ, false);
+	connect_progs(&a, &b);
+	a_range_vanishes(IBV_WR_RDMA_WRITE, false);
+}
+
+static void ranges_vanish_on_the_wire(void **state)
+{
+	(void)state;
+	for (int writes = 0; writes < 2; writes++) {
+		rig_done(&rig);
+		rig_wire = true;
+		rig_init(&rig);
+		prog_init(&a, &rig, 1000, BYTES);
+		prog_init(&b, &rig, 1001, BYTES);
+		assert_int_equal(fabric_guard_init(), 0);
+		a_range_vanishes(writes ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, true);
+	}
+	rig_wire = false;
+}
+
 /*
  * ------------------------------------------------------------------------------------------ turns
  */
@@ -825,7 +889,7 @@ int main(void)
 		TEST(the_peer_ends_in_mid_copy),
 		TEST(the_peer_vanishes_in_mid_copy),
 		TEST(a_region_ends_in_mid_copy),
-		TEST(memory_vanishes),
+		TEST(memory_vanishes), TEST(ranges_vanish), TEST(ranges_vanish_on_the_wire),
 		TEST(owners_share_alike),
 		TEST(small_ones_have_no_edge),
 	};

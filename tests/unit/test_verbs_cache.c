@@ -50,7 +50,11 @@ static int tear_down(void **state)
 
 static struct verbs_findings findings(void)
 {
-	struct verbs_findings f = { .complete = true, .duration_ms = 1234 };
+	struct verbs_findings f = {
+		.complete = true, .duration_ms = 1234, .max_inline = 176,
+		.costs = { .wr_ns = 1, .reg_ns = 22, .reg_page_ns = 333, .bind_ns = 4444,
+			   .copy_ns = 55555, .copy_kib_ns = 0, .copy_cold_kib_ns = UINT32_MAX },
+	};
 
 	for (int i = 0; i < VERBS_N_QUESTIONS; i++) {
 		f.q[i].answer = (enum verbs_answer)(i % (VERBS_YES + 1));
@@ -113,6 +117,8 @@ static void comes_back(void **state)
 	memset(&got, 0, sizeof(got));
 	assert_int_equal(verbs_cache_load(folder, &us, &got), 0);
 	assert_int_equal(got.duration_ms, f.duration_ms);
+	assert_int_equal(got.max_inline, f.max_inline);
+	assert_memory_equal(&got.costs, &f.costs, sizeof(f.costs));
 	assert_true(got.complete);
 	for (int i = 0; i < VERBS_N_QUESTIONS; i++) {
 		assert_int_equal(got.q[i].answer, f.q[i].answer);
@@ -217,6 +223,23 @@ static void edited(void **state)
 	assert_int_equal(load(&us), -EBADMSG);
 }
 
+/* An earlier daemon's had no costs. */
+static void of_another_version(void **state)
+{
+	char text[FILE_MAX], *version;
+	size_t n;
+
+	(void)state;
+	store();
+	n = read_file(text);
+	text[n] = '\0';
+	version = strstr(text, "self-test 2\n");
+	assert_non_null(version);
+	version[strlen("self-test ")] = '1';
+	write_file(text, n);
+	assert_int_equal(load(&us), -EBADMSG);
+}
+
 static void no_file(void **state)
 {
 	const struct verbs_findings f = findings();
@@ -256,6 +279,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(comes_back), TEST(of_another_identity), TEST(is_replaced), TEST(damaged),
 		TEST(edited),	  TEST(no_file),	     TEST(not_to_be_kept),
+		TEST(of_another_version),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,10 @@ static const struct verbs_claims siw_claims = {
 
 static struct verbs_findings all(enum verbs_answer answer)
 {
-	struct verbs_findings f = { .complete = true };
+	struct verbs_findings f = {
+		.complete = true, .max_inline = 200,
+		.costs = { .wr_ns = 1, .reg_ns = 2, .bind_ns = 3, .copy_ns = 4 },
+	};
 
 	for (int i = 0; i < VERBS_N_QUESTIONS; i++)
 		f.q[i] = (struct verbs_finding){ answer, -1 };
@@ -115,6 +118,9 @@ static void a_good_device(void **state)
 	assert_true(v.caps.acknowledged);
 	assert_false(v.caps.signal_all);
 	assert_false(v.caps.short_read_in_page);
+	assert_int_equal(v.caps.max_inline, 200);
+	assert_int_equal(v.caps.max_ranges, 0);
+	assert_memory_equal(&v.caps.costs, &f.costs, sizeof(f.costs));
 	assert_false(v.caps.private_data_padded);
 	for (int q = 0; q < VERBS_N_QUESTIONS; q++)
 		assert_string_equal(fact(&v, (enum verbs_question)q)->consequence, "");
@@ -132,6 +138,9 @@ static void soft_roce(void **state)
 	assert_int_equal(v.caps.max_sge_rd, 32);
 	assert_false(v.caps.remote_invalidate);
 	assert_true(v.caps.immediate);
+	assert_int_equal(v.caps.max_inline, 200);
+	assert_int_equal(v.caps.costs.reg_ns, 2);
+	assert_int_equal(v.caps.costs.bind_ns, 0); /* none is used */
 	assert_false(v.caps.read_sink_remote_write);
 	assert_true(v.caps.receiver_not_ready);
 	assert_true(v.caps.acknowledged);
@@ -154,6 +163,7 @@ static void soft_iwarp(void **state)
 
 	(void)state;
 	judge(&f, &siw_claims, &v);
+	assert_int_equal(v.caps.max_inline, 0);
 	assert_true(v.usable);
 	assert_int_equal(v.caps.keys, FABRIC_KEYS_SLAB);
 	assert_int_equal(v.caps.max_sge_rd, 1);

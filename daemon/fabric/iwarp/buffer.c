@@ -48,6 +48,22 @@ int stream_buffers_new(struct iwarp_stream *s)
 	return 0;
 }
 
+/*
+ * A system call that fails with EFAULT says so of all that was handed to it: which part it was has
+ * to be tried.
+ */
+bool stream_has_vanished(const struct iwarp_span *span)
+{
+	const size_t page = page_bytes();
+	const void *fault;
+	uint8_t byte;
+
+	for (uint64_t at = 0; at < span->bytes; at += page - ((uintptr_t)span->at + at) % page)
+		if (fabric_guard_copy(&byte, span->at + at, 1, &fault) < 0)
+			return true;
+	return false;
+}
+
 void stream_buffers_free(struct iwarp_stream *s)
 {
 	int r = s->buffers ? munmap(s->buffers, 2 * slot_bytes()) : 0;

@@ -36,10 +36,11 @@ static void rnr_fired(struct xd_timer *t)
 
 static int ep_alloc_queues(struct fabric_ep *ep, const struct fabric_ep_attr *attr)
 {
-	int err = iwarp_queue_init(&ep->sq, attr->max_send_wr, attr->max_send_sge);
+	int err = iwarp_queue_init(&ep->sq, attr->max_send_wr, attr->max_send_sge,
+				   ep->fabric->caps.max_inline);
 
 	if (!err)
-		err = iwarp_queue_init(&ep->rq, attr->max_recv_wr, attr->max_recv_sge);
+		err = iwarp_queue_init(&ep->rq, attr->max_recv_wr, attr->max_recv_sge, 0);
 	if (err)
 		return err;
 	/* A completion for each work request that can be unpolled at once: it cannot overflow. */

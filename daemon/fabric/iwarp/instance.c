@@ -16,6 +16,8 @@ static const struct fabric_caps iwarp_caps = {
 	.max_send_wr = IWARP_MAX_WR,
 	.max_recv_wr = IWARP_MAX_WR,
 	.max_message_bytes = IWARP_MESSAGE_BYTES_MAX,
+	.max_inline = IWARP_INLINE_BYTES,
+	.max_ranges = FABRIC_RANGES_MAX,
 	.private_connect_bytes = IWARP_PRIVATE_DATA_BYTES,
 	.private_accept_bytes = IWARP_PRIVATE_DATA_BYTES,
 	.private_reject_bytes = IWARP_PRIVATE_DATA_BYTES,
@@ -102,6 +104,7 @@ static void iwarp_close(struct fabric *f)
 {
 	XC_CHECK(f, IWARP_FABRIC_MAGIC);
 	xc_assert(f->eps == 0 && f->objects == 0 && xc_list_empty(&f->pending));
+	iwarp_measure_forget(f);
 	stream_close_all(f);
 	poll_close(f);
 	iwarp_stags_done(&f->stags);
@@ -165,6 +168,7 @@ const struct fabric_ops iwarp_fabric_ops = {
 	.pd_alloc = iwarp_pd_alloc,
 	.pd_free = iwarp_pd_free,
 	.mr_reg = iwarp_mr_reg,
+	.mr_reg_ranges = iwarp_mr_reg_ranges,
 	.mr_dereg = iwarp_mr_dereg,
 	.mw_alloc = iwarp_mw_alloc,
 	.mw_dealloc = iwarp_mw_dealloc,
@@ -179,4 +183,5 @@ const struct fabric_ops iwarp_fabric_ops = {
 	.post_recv = iwarp_post_recv,
 	.listen = iwarp_listen,
 	.listener_free = iwarp_listener_free,
+	.measure = iwarp_measure,
 };

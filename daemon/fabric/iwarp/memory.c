@@ -50,35 +50,37 @@ void iwarp_pd_free(struct fabric_pd *pd)
 
 /* -------------------------------------------------------------------------------------- regions */
 
-static bool registration_is_sound(const struct fabric_region *region, uint64_t offset,
-				  uint64_t length, uint64_t iova, int access)
+static bool range_is_sound(const struct fabric_range *r)
 {
-	uint64_t end;
+	return r->length && xc_range_within(r->offset, r->length, fabric_region_bytes(r->region));
+}
 
-	return length && xc_range_within(offset, length, fabric_region_bytes(region)) &&
-	       xc_add_u64(iova, length, &end) && ((iova ^ offset) & PAGE_MASK) == 0 &&
-	       !(access & ~REGION_RIGHTS) &&
+static bool rights_are_sound(int access, int possible)
+{
+	return !(access & ~possible) &&
 	       /* ibv_reg_mr(3): what a peer may write, the owner may */
 	       (!(access & IBV_ACCESS_REMOTE_WRITE) || (access & IBV_ACCESS_LOCAL_WRITE));
 }
 
-int iwarp_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,
-		 uint64_t length, uint64_t iova, int access, struct fabric_done *done,
-		 struct ibv_mr **ret_mr)
+/* n ranges, found sound, of `length` bytes in all. */
+static int mr_new(struct fabric_pd *pd, const struct fabric_range *ranges, uint32_t n,
+		  uint64_t length, uint64_t iova, int access, struct ibv_mr **ret_mr)
 {
-	struct iwarp_mr *m;
+	struct iwarp_mr *m = calloc(1, sizeof(*m) + (n - 1) * sizeof(m->more[0]));
+	uint64_t start = 0;
 	int err;
 
-	(void)done;
-	XC_CHECK(pd, IWARP_PD_MAGIC);
-	if (!registration_is_sound(region, offset, length, iova, access))
-		return -EINVAL;
-	m = calloc(1, sizeof(*m));
 	if (!m)
 		return -ENOMEM;
 	m->magic = IWARP_MR_MAGIC;
-	m->region = region;
-	m->region_offset = offset;
+	m->n_ranges = n;
+	for (uint32_t i = 0; i < n; i++) {
+		*(i ? &m->more[i - 1] : &m->first) = (struct iwarp_range){
+			.start = start, .region = ranges[i].region,
+			.region_offset = ranges[i].offset,
+		};
+		start += ranges[i].length;
+	}
 	m->stag = (struct iwarp_stag){
 		.kind = IWARP_STAG_REGION, .valid = true, .rights = access, .pd = pd,
 		.mr = m, .base = iova, .length = length,
@@ -95,6 +97,41 @@ int iwarp_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t of
 	pd->objects++;
 	*ret_mr = &m->mr;
 	return 0;
+}
+
+int iwarp_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,
+		 uint64_t length, uint64_t iova, int access, struct fabric_done *done,
+		 struct ibv_mr **ret_mr)
+{
+	const struct fabric_range range = { .region = region, .offset = offset, .length = length };
+	uint64_t end;
+
+	(void)done;
+	XC_CHECK(pd, IWARP_PD_MAGIC);
+	if (!range_is_sound(&range) || !rights_are_sound(access, REGION_RIGHTS) ||
+	    !xc_add_u64(iova, length, &end) || ((iova ^ offset) & PAGE_MASK))
+		return -EINVAL;
+	return mr_new(pd, &range, 1, length, iova, access, ret_mr);
+}
+
+int iwarp_mr_reg_ranges(struct fabric_pd *pd, const struct fabric_range *ranges, uint32_t n,
+			uint64_t iova, int access, struct fabric_done *done, struct ibv_mr **ret_mr)
+{
+	uint64_t length = 0, end;
+
+	(void)done;
+	XC_CHECK(pd, IWARP_PD_MAGIC);
+	if (!pd->fabric->caps.max_ranges)
+		return -EOPNOTSUPP;
+	if (!n || n > pd->fabric->caps.max_ranges ||
+	    !rights_are_sound(access, REGION_RIGHTS))
+		return -EINVAL;
+	for (uint32_t i = 0; i < n; i++)
+		if (!range_is_sound(&ranges[i]) || !xc_add_u64(length, ranges[i].length, &length))
+			return -EINVAL;
+	if (!xc_add_u64(iova, length, &end))
+		return -EINVAL;
+	return mr_new(pd, ranges, n, length, iova, access, ret_mr);
 }
 
 int iwarp_mr_dereg(struct ibv_mr *mr, struct fabric_done *done)
@@ -268,6 +305,41 @@ void iwarp_remote_invalidate(struct fabric_ep *target, uint32_t rkey)
 
 /* --------------------------------------------------------------------------------------- access */
 
+static const struct iwarp_range *range_at(const struct iwarp_mr *m, uint32_t i)
+{
+	return i ? &m->more[i - 1] : &m->first;
+}
+
+/* A saboteur's: a byte too many, of a key over ranges. */
+static uint64_t slack(const struct iwarp_mr *m)
+{
+	return FABRIC_SABOTAGE("widen-ranges") && m->n_ranges > 1 ? 1 : 0;
+}
+
+/* Narrows a span of the first range to the range that `at` (in the MR) is in. */
+static void enter_range(const struct iwarp_mr *m, uint64_t at, struct iwarp_span *span)
+{
+	uint32_t low = 0, high = m->n_ranges; /* it is in [low, high) */
+	uint64_t end;
+
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (range_at(m, middle)->start <= at)
+			low = middle;
+		else
+			high = middle;
+	}
+	if (FABRIC_SABOTAGE("first-range"))
+		low = 0;
+	end = high < m->n_ranges ? range_at(m, high)->start : m->stag.length + slack(m);
+	span->region = range_at(m, low)->region;
+	span->at = fabric_region_base(span->region) + range_at(m, low)->region_offset +
+		   (at - range_at(m, low)->start);
+	if (!FABRIC_SABOTAGE("ignore-seams"))
+		span->bytes = xc_min_u64(span->bytes, end - at);
+}
+
 /* The bytes behind a range that is within the STag's bounds. */
 static bool span_of(const struct iwarp_stag *s, uint64_t address, uint64_t length,
 		    struct iwarp_span *ret)
@@ -277,12 +349,15 @@ static bool span_of(const struct iwarp_stag *s, uint64_t address, uint64_t lengt
 	if (FABRIC_SABOTAGE("widen-bound"))
 		bounds = &s->mr->stag;
 	if (address < bounds->base ||
-	    !xc_range_within(address - bounds->base, length, bounds->length))
+	    !xc_range_within(address - bounds->base, length, bounds->length + slack(s->mr)))
 		return false;
 	/* s->base is within its region's bounds, so the sum is within the region's memory. */
-	ret->region = s->mr->region;
-	ret->at = fabric_region_base(ret->region) + s->mr->region_offset +
+	ret->region = s->mr->first.region;
+	ret->at = fabric_region_base(ret->region) + s->mr->first.region_offset +
 		  (address - s->mr->stag.base);
+	ret->bytes = length;
+	if (s->mr->n_ranges > 1)
+		enter_range(s->mr, address - s->mr->stag.base, ret);
 	return true;
 }
 

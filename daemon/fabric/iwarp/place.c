@@ -238,7 +238,7 @@ enum place_verdict place_end(struct iwarp_stream *s)
 
 /* Of a list, from a cursor. */
 static int list_spans(struct iwarp_stream *s, const struct ibv_sge *sges, uint32_t sge,
-		      uint64_t done, struct iwarp_span *spans, size_t *lengths, int n)
+		      uint64_t done, struct iwarp_span *spans, int n)
 {
 	uint32_t left = s->rx.payload_left;
 	int i = 0;
@@ -246,12 +246,30 @@ static int list_spans(struct iwarp_stream *s, const struct ibv_sge *sges, uint32
 	for (; left && i < n; i++) {
 		const struct ibv_sge *at = iwarp_seek(sges, &sge, &done);
 
-		lengths[i] = xc_min_u64(left, at->length - done);
-		if (!iwarp_local_access(s->ep, at->lkey, at->addr + done, lengths[i],
-					IBV_ACCESS_LOCAL_WRITE, &spans[i]))
+		if (!iwarp_local_access(s->ep, at->lkey, at->addr + done,
+					xc_min_u64(left, at->length - done), IBV_ACCESS_LOCAL_WRITE,
+					&spans[i]))
 			break;
-		left -= (uint32_t)lengths[i];
-		done += lengths[i];
+		left -= (uint32_t)spans[i].bytes;
+		done += spans[i].bytes;
+	}
+	return i;
+}
+
+/* Of a WRITE, from where it is. */
+static int tagged_spans(struct iwarp_stream *s, struct iwarp_span *spans, int n)
+{
+	const struct iwarp_rx *rx = &s->rx;
+	uint64_t address = rx->address;
+	uint32_t left = rx->payload_left;
+	int i = 0;
+
+	for (; left && i < n; i++) {
+		if (!iwarp_remote_access(s->ep, rx->header.stag, address, left,
+					 IBV_ACCESS_REMOTE_WRITE, &spans[i]))
+			break;
+		left -= (uint32_t)spans[i].bytes;
+		address += spans[i].bytes;
 	}
 	return i;
 }
@@ -277,7 +295,7 @@ static void key_is_dead(struct iwarp_stream *s)
 		own_memory_fails(s, -XP_E_LOCAL_ACCESS);
 }
 
-int place_spans(struct iwarp_stream *s, struct iwarp_span *spans, size_t *lengths, int n)
+int place_spans(struct iwarp_stream *s, struct iwarp_span *spans, int n)
 {
 	struct iwarp_rx *rx = &s->rx;
 	struct fabric_ep *ep = s->ep;
@@ -285,17 +303,15 @@ int place_spans(struct iwarp_stream *s, struct iwarp_span *spans, size_t *length
 
 	switch (rx->target) {
 	case RX_TAGGED:
-		lengths[0] = rx->payload_left;
-		got = iwarp_remote_access(ep, rx->header.stag, rx->address, rx->payload_left,
-					  IBV_ACCESS_REMOTE_WRITE, spans);
+		got = tagged_spans(s, spans, n);
 		break;
 	case RX_RECV:
 		got = list_spans(s, iwarp_queue_sges(&ep->rq, iwarp_queue_head(&ep->rq)),
-				 rx->recv_sge, rx->recv_sge_done, spans, lengths, n);
+				 rx->recv_sge, rx->recv_sge_done, spans, n);
 		break;
 	default:
 		got = list_spans(s, iwarp_queue_sges(&ep->sq, tx_oldest_read(ep)), rx->read_sge,
-				 rx->read_sge_done, spans, lengths, n);
+				 rx->read_sge_done, spans, n);
 		break;
 	}
 	if (!got)

@@ -15,6 +15,7 @@
  *   cm.c         listeners, connection requests, events
  *   stream.h     all of the wire
  *   instance.c   open, close, progress
+ *   measure.c    what things cost
  *
  * Nothing is kept across two steps of a transfer but numbers: keys are looked up and checked again
  * for each quantum, so that what was killed in between is dead, and no step can meet a freed
@@ -35,6 +36,11 @@
 #define IWARP_MAX_SGE 32u
 #define IWARP_MAX_WR 16384u
 #define IWARP_MESSAGE_BYTES_MAX UINT32_MAX
+/*
+ * Room for it is in every slot of a send queue: 8 KiB of an endpoint of 64, and 512 KiB of one of
+ * 4,096, beside 2 MiB for its segments.
+ */
+#define IWARP_INLINE_BYTES 128u
 /*
  * RFC 5044 allows 512; 256 is what peers take, and revision 2 of MPA (RFC 6581) has 4 of them for
  * itself.
@@ -104,13 +110,20 @@ static inline uint32_t iwarp_stag_number(const struct iwarp_stag *s)
 
 /* ---- memory */
 
+struct iwarp_range {
+	uint64_t start; /* in the MR */
+	struct fabric_region *region;
+	uint64_t region_offset; /* of its first byte */
+};
+
 struct iwarp_mr {
 	struct ibv_mr mr;
 	uint32_t magic;
 	struct iwarp_stag stag;
-	struct fabric_region *region;
-	uint64_t region_offset; /* of mr.addr */
-	uint32_t windows;	/* bound to it */
+	uint32_t windows;	  /* bound to it */
+	uint32_t n_ranges;	  /* 1 at least */
+	struct iwarp_range first; /* begins at mr.addr */
+	struct iwarp_range more[];
 };
 
 struct iwarp_mw {
@@ -119,10 +132,14 @@ struct iwarp_mw {
 	struct iwarp_stag stag;
 };
 
-/* Bytes that passed a check. */
+/*
+ * Memory that passed a check. Of what was asked for, and is allowed, `bytes` lie here in one piece:
+ * no more of it may be touched by `at`. Behind them is the next range of the key: look it up.
+ */
 struct iwarp_span {
 	uint8_t *at;
-	struct fabric_region *region;
+	struct fabric_region *region; /* NULL: inline data of a work request */
+	uint64_t bytes;
 };
 
 /* May work requests of ep use this memory for this (0 or IBV_ACCESS_LOCAL_WRITE)? */
@@ -168,6 +185,9 @@ void iwarp_pd_free(struct fabric_pd *pd);
 int iwarp_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,
 		 uint64_t length, uint64_t iova, int access, struct fabric_done *done,
 		 struct ibv_mr **ret_mr);
+int iwarp_mr_reg_ranges(struct fabric_pd *pd, const struct fabric_range *ranges, uint32_t n,
+			uint64_t iova, int access, struct fabric_done *done,
+			struct ibv_mr **ret_mr);
 int iwarp_mr_dereg(struct ibv_mr *mr, struct fabric_done *done);
 int iwarp_mw_alloc(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw **ret_mw);
 int iwarp_mw_dealloc(struct ibv_mw *mw, struct fabric_done *done);
@@ -226,7 +246,8 @@ struct iwarp_wr {
 struct iwarp_queue {
 	struct iwarp_wr *wrs;
 	struct ibv_sge *sges; /* max_sge for each slot */
-	uint32_t size, max_sge;
+	uint8_t *inlines;     /* max_inline for each slot */
+	uint32_t size, max_sge, max_inline;
 	uint32_t head, count; /* posted, not completed */
 	uint32_t unpolled;    /* completions of it that wait in the endpoint's ring */
 };
@@ -259,7 +280,7 @@ bool iwarp_list_access(struct fabric_ep *ep, const struct ibv_sge *sges, uint64_
 /* Executes a BIND_MW or LOCAL_INV. */
 bool iwarp_key_operation(struct fabric_ep *ep, const struct iwarp_wr *wr);
 
-int iwarp_queue_init(struct iwarp_queue *q, uint32_t size, uint32_t max_sge);
+int iwarp_queue_init(struct iwarp_queue *q, uint32_t size, uint32_t max_sge, uint32_t max_inline);
 void iwarp_queue_done(struct iwarp_queue *q);
 int iwarp_post_send(struct fabric_ep *ep, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int iwarp_post_recv(struct fabric_ep *ep, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
@@ -275,6 +296,14 @@ static inline struct ibv_sge *iwarp_queue_sges(const struct iwarp_queue *q,
 {
 	return q->sges + (size_t)(wr - q->wrs) * q->max_sge;
 }
+
+static inline bool iwarp_is_inline(const struct iwarp_wr *wr)
+{
+	return wr->flags & IBV_SEND_INLINE;
+}
+
+/* The total_bytes of a work request that is inline. */
+uint8_t *iwarp_inline_data(const struct iwarp_queue *q, const struct iwarp_wr *wr);
 
 /* A SEND found no RECV: it waits, for rnr_ns at most; and waits no more. Harmless twice. */
 void iwarp_await_recv(struct fabric_ep *ep);
@@ -457,6 +486,7 @@ struct fabric {
 	struct xc_list cq_ready;		 /* endpoints with completions */
 	struct xc_list pending;			 /* struct iwarp_pending */
 	struct fabric_region *faulted;		 /* by the last turn */
+	struct iwarp_measure *measure;		 /* under way, or NULL */
 
 	int epoll_fd;
 	uint32_t watched;	  /* by it */
@@ -482,6 +512,10 @@ static inline uint16_t iwarp_padded(const struct fabric *f, size_t bytes, uint16
 {
 	return f->caps.private_data_padded && bytes < pad_bytes ? pad_bytes : (uint16_t)bytes;
 }
+
+int iwarp_measure(struct fabric *f, struct fabric_done *done, struct fabric_costs *ret);
+/* Whoever wanted to know does not any more. */
+void iwarp_measure_forget(struct fabric *f);
 
 /* progress() has something to do. */
 void iwarp_wake(struct fabric *f);

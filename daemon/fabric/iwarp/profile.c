@@ -27,6 +27,10 @@
 #define MPA_PRIVATE_DATA                                                                           \
 	.private_connect_bytes = 252, .private_accept_bytes = 252, .private_reject_bytes = 252
 
+/* Machines of about 2005, as copies go on them; and of about 2015. */
+#define OLD_COPIES .copy_ns = 150, .copy_kib_ns = 350, .copy_cold_kib_ns = 900
+#define COPIES .copy_ns = 40, .copy_kib_ns = 60, .copy_cold_kib_ns = 150
+
 /* A reliable connection of InfiniBand: an acknowledgement or a NAK for each request. */
 #define IB_COMPLETES .receiver_not_ready = true, .acknowledged = true
 
@@ -53,9 +57,13 @@ const struct iwarp_profile iwarp_profiles[] = {
 		IB_PRIVATE_DATA,
 		.pins = true,
 		IB_COMPLETES,
-		/* a guess: a firmware command, and translation entries written one by one */
-		.reg_ns = 100000,
-		.reg_page_ns = 300,
+		/* mthca_qp.c, mthca_max_inline_data: 512 less headers of 16, 16 and 4 bytes */
+		.max_inline = 476,
+		/*
+		 * A guess: a registration is a firmware command, and translation entries written
+		 * one by one. A READ more is cheap, beside a copy on machines of that time.
+		 */
+		.costs = { .wr_ns = 1500, .reg_ns = 100000, .reg_page_ns = 300, OLD_COPIES },
 	},
 	{
 		.name = "mlx4",
@@ -75,10 +83,22 @@ const struct iwarp_profile iwarp_profiles[] = {
 		.pins = true,
 		.remote_invalidate = true,
 		IB_COMPLETES,
-		/* a guess: a firmware command; a bind is a work request */
-		.reg_ns = 50000,
-		.reg_page_ns = 250,
-		.bind_ns = 1500,
+		/* as programs report it of a ConnectX-3; any value above ours is as good */
+		.max_inline = 928,
+		/*
+		 * mlx4/mr.c: IB_MR_TYPE_MEM_REG, a list of pages and no gaps. What a driver with a
+		 * key over any ranges would post: a fast registration before the READ, and a
+		 * LOCAL_INV. mlx4/device.h, MLX4_MAX_FAST_REG_PAGES: 511
+		 */
+		.max_ranges = 256,
+		/*
+		 * A guess: a registration is a firmware command, a bind a work request. A READ more
+		 * is a round trip; a fast registration is less than that, and more than a copy of
+		 * little.
+		 */
+		.costs = { .wr_ns = 2500, .reg_ns = 50000, .reg_page_ns = 250, .ranges_ns = 1600,
+			   .range_ns = 20, .bind_ns = 1500, .copy_ns = 30, .copy_kib_ns = 60,
+			   .copy_cold_kib_ns = 150 },
 	},
 	{
 		.name = "mlx5",
@@ -98,10 +118,17 @@ const struct iwarp_profile iwarp_profiles[] = {
 		.pins = true,
 		.remote_invalidate = true,
 		IB_COMPLETES,
-		/* a guess: as mlx4, with a cache of keys in the kernel */
-		.reg_ns = 20000,
-		.reg_page_ns = 250,
-		.bind_ns = 1000,
+		/* a send queue's entry has 512 bytes or more (max_wqe_sz_sq): above ours */
+		.max_inline = 256,
+		/* mlx5/main.c: IBK_SG_GAPS_REG; mlx5/mr.c, MLX5_MKC_ACCESS_MODE_KLMS: a key of
+		 * ranges, each with its own address and length */
+		.max_ranges = 256,
+		/*
+		 * A guess: registrations as mlx4, with a cache of keys in the kernel. A key over
+		 * ranges is a work request that goes with the READ.
+		 */
+		.costs = { .wr_ns = 1800, .reg_ns = 20000, .reg_page_ns = 250, .ranges_ns = 600,
+			   .range_ns = 5, .bind_ns = 1000, COPIES },
 	},
 	{
 		.name = "cxgb4",
@@ -127,9 +154,13 @@ const struct iwarp_profile iwarp_profiles[] = {
 		 */
 		.read_sink_remote_write = true,
 		IWARP_COMPLETES,
-		/* a guess: a message to the firmware through its control queue */
-		.reg_ns = 30000,
-		.reg_page_ns = 250,
+		/* cxgb4/t4.h: T4_MAX_SEND_INLINE and T4_MAX_WRITE_INLINE are above that */
+		.max_inline = 256,
+		/*
+		 * a guess: a message to the firmware through its control queue. The sink of a READ
+		 * that is to be written remotely pays it each time, or is a copy.
+		 */
+		.costs = { .wr_ns = 2500, .reg_ns = 18000, .reg_page_ns = 100, COPIES },
 	},
 	{
 		.name = "siw",
@@ -150,9 +181,13 @@ const struct iwarp_profile iwarp_profiles[] = {
 		.signal_all = true,
 		/* seen: both, on both kernels */
 		IWARP_COMPLETES,
-		/* seen, emulated: 25 us for one page, 7,666 us for 64 MiB */
-		.reg_ns = 25000,
-		.reg_page_ns = 466,
+		/* siw/siw-abi.h, SIW_MAX_INLINE: five of its segments */
+		.max_inline = 80,
+		/*
+		 * registrations seen, emulated: 25 us for one page, 7,666 us for 64 MiB; the rest a
+		 * guess: a work request is a system call, and two of TCP
+		 */
+		.costs = { .wr_ns = 8000, .reg_ns = 25000, .reg_page_ns = 466, COPIES },
 	},
 	{
 		.name = "rxe",
@@ -171,9 +206,13 @@ const struct iwarp_profile iwarp_profiles[] = {
 		IB_PRIVATE_DATA,
 		.pins = true,
 		IB_COMPLETES,
-		/* seen, emulated: 39 us for one page, 1,396 us for 64 MiB */
-		.reg_ns = 39000,
-		.reg_page_ns = 83,
+		/* rxe/rxe_param.h, RXE_MAX_INLINE_DATA: 400 once, 512 later */
+		.max_inline = 400,
+		/*
+		 * registrations seen, emulated: 39 us for one page, 1,396 us for 64 MiB; the rest a
+		 * guess: a work request is a system call, and two packets
+		 */
+		.costs = { .wr_ns = 8000, .reg_ns = 39000, .reg_page_ns = 83, COPIES },
 	},
 	{
 		/*
@@ -197,8 +236,7 @@ const struct iwarp_profile iwarp_profiles[] = {
 		.read_sink_remote_write = true,
 		.signal_all = true,
 		IWARP_COMPLETES,
-		.reg_ns = 100000,
-		.reg_page_ns = 466,
+		.costs = { .wr_ns = 8000, .reg_ns = 100000, .reg_page_ns = 466, OLD_COPIES },
 	},
 	{ .name = NULL },
 };
@@ -237,6 +275,9 @@ void iwarp_profile_apply(const struct iwarp_profile *p, struct fabric_caps *c)
 	at_most_32(&c->max_send_wr, p->max_send_wr);
 	at_most_32(&c->max_recv_wr, p->max_recv_wr);
 	c->max_message_bytes = xc_min_u64(c->max_message_bytes, p->max_message_bytes);
+	at_most_32(&c->max_inline, p->max_inline);
+	at_most_32(&c->max_ranges, p->max_ranges);
+	c->costs = p->costs;
 	at_most_16(&c->private_connect_bytes, p->private_connect_bytes);
 	at_most_16(&c->private_accept_bytes, p->private_accept_bytes);
 	at_most_16(&c->private_reject_bytes, p->private_reject_bytes);

@@ -18,6 +18,7 @@ struct iwarp_profile {
 	enum fabric_keys keys;
 	uint32_t max_sge, max_sge_rd, max_recv_sge, max_send_wr, max_recv_wr;
 	uint64_t max_message_bytes;
+	uint32_t max_inline, max_ranges; /* 0: there are none */
 	uint16_t private_connect_bytes, private_accept_bytes, private_reject_bytes;
 	bool pins, remote_invalidate, read_sink_remote_write;
 	bool receiver_not_ready, acknowledged, signal_all, private_data_padded;
@@ -27,12 +28,10 @@ struct iwarp_profile {
 	/* a READ that the peer refuses is flushed, without a reason of its own */
 	bool refused_reads_flush;
 	/*
-	 * ---- what it costs, in ns: a registration and its end, fixed and for each page of 4 KiB;
-	 * a bind of a window and its end (0: there are none). Measured where the source says so.
-	 * What is called a guess stands for the class of device, and only the order of sizes
-	 * counts.
+	 * ---- what it costs (0: there is no such thing). Measured where the source says so. What
+	 * is called a guess stands for the class of device, and only the order of sizes counts.
 	 */
-	uint64_t reg_ns, reg_page_ns, bind_ns;
+	struct fabric_costs costs;
 };
 
 /* Ended by one without a name. */

@@ -10,19 +10,21 @@
 /* Completions taken from one endpoint before the next has its turn. */
 #define POLL_BURST 16
 
-int iwarp_queue_init(struct iwarp_queue *q, uint32_t size, uint32_t max_sge)
+int iwarp_queue_init(struct iwarp_queue *q, uint32_t size, uint32_t max_sge, uint32_t max_inline)
 {
-	*q = (struct iwarp_queue){ .size = size, .max_sge = max_sge };
+	*q = (struct iwarp_queue){ .size = size, .max_sge = max_sge, .max_inline = max_inline };
 	q->wrs = calloc(size ? size : 1, sizeof(*q->wrs));
 	/* One entry at least: the pointer is also the base of empty lists. */
 	q->sges = calloc((size_t)size * max_sge + 1, sizeof(*q->sges));
-	return q->wrs && q->sges ? 0 : -ENOMEM;
+	q->inlines = calloc((size_t)size * max_inline + 1, 1);
+	return q->wrs && q->sges && q->inlines ? 0 : -ENOMEM;
 }
 
 void iwarp_queue_done(struct iwarp_queue *q)
 {
 	free(q->wrs);
 	free(q->sges);
+	free(q->inlines);
 	*q = (struct iwarp_queue){ 0 };
 }
 
@@ -47,6 +49,25 @@ static uint64_t copy_sges(struct iwarp_queue *q, struct iwarp_wr *slot, const st
 	slot->num_sge = n;
 	slot->total_bytes = total;
 	return total;
+}
+
+/* From where the poster has it. */
+static void take_inline(const struct iwarp_queue *q, const struct iwarp_wr *wr, uint8_t *to)
+{
+	const struct ibv_sge *s = iwarp_queue_sges(q, wr), *end = s + wr->num_sge;
+
+	for (; s < end; to += s++->length)
+		if (s->length)
+			memcpy(to, (const void *)(uintptr_t)s->addr, s->length);
+}
+
+uint8_t *iwarp_inline_data(const struct iwarp_queue *q, const struct iwarp_wr *wr)
+{
+	uint8_t *data = q->inlines + (size_t)(wr - q->wrs) * q->max_inline;
+
+	if (FABRIC_SABOTAGE("late-inline"))
+		take_inline(q, wr, data);
+	return data;
 }
 
 /* ------------------------------------------------------------------------------------- receives */
@@ -135,6 +156,22 @@ static int describe_send(struct fabric_ep *ep, const struct ibv_send_wr *wr, str
 	}
 }
 
+static int check_inline(const struct fabric_caps *caps, const struct ibv_send_wr *wr)
+{
+	uint64_t bytes = 0;
+
+	if (!(wr->send_flags & IBV_SEND_INLINE))
+		return 0;
+	if (!caps->max_inline)
+		return -EOPNOTSUPP;
+	if (wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_INV &&
+	    wr->opcode != IBV_WR_RDMA_WRITE)
+		return -EINVAL;
+	for (int i = 0; i < wr->num_sge; i++)
+		bytes += wr->sg_list[i].length;
+	return bytes <= caps->max_inline ? 0 : -EINVAL;
+}
+
 /* What the caps do not promise: under a profile that is less than can be done. */
 static int check_caps(const struct fabric_caps *caps, const struct ibv_send_wr *wr)
 {
@@ -166,10 +203,11 @@ static int post_one_send(struct fabric_ep *ep, const struct ibv_send_wr *wr)
 	bool has_data = wr->opcode != IBV_WR_LOCAL_INV && wr->opcode != IBV_WR_BIND_MW;
 	int n = has_data ? wr->num_sge : 0, err;
 
-	/* An inline segment would be an address of the daemon's own. */
-	if (n < 0 || (uint32_t)n > ep->sq.max_sge || (wr->send_flags & IBV_SEND_INLINE))
+	if (n < 0 || (uint32_t)n > ep->sq.max_sge)
 		return -EINVAL;
 	err = check_caps(&ep->fabric->caps, wr);
+	if (!err)
+		err = check_inline(&ep->fabric->caps, wr);
 	if (err)
 		return err;
 	if (!slot)
@@ -182,6 +220,8 @@ static int post_one_send(struct fabric_ep *ep, const struct ibv_send_wr *wr)
 		return err;
 	if (copy_sges(&ep->sq, slot, wr->sg_list, n) > ep->fabric->caps.max_message_bytes)
 		return -EMSGSIZE;
+	if (iwarp_is_inline(slot))
+		take_inline(&ep->sq, slot, iwarp_inline_data(&ep->sq, slot));
 	ep->sq.count++;
 	return 0;
 }

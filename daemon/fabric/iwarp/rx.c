@@ -175,9 +175,9 @@ static enum progress place_staged(struct iwarp_stream *s)
 	if (rx->target == RX_NOWHERE) {
 		n = xc_min_u32(staged(rx), rx->payload_left);
 	} else {
-		if (!place_spans(s, &span, &n, 1))
+		if (!place_spans(s, &span, 1))
 			return STOP;
-		n = xc_min_u64(n, staged(rx));
+		n = xc_min_u64(span.bytes, staged(rx));
 		if (fabric_guard_copy(span.at, rx->buf + rx->begin, n, &fault) < 0) {
 			place_fault(s, &span);
 			return STOP;
@@ -218,8 +218,20 @@ static enum progress trailer(struct iwarp_stream *s)
 
 /* ---- the socket */
 
-/* What was received, or 0 where there is no more, or the stream has ended. */
-static size_t received(struct iwarp_stream *s, ssize_t n, const struct iwarp_span *first)
+/* The first of them that is at fault. */
+static const struct iwarp_span *vanished(const struct iwarp_span *spans, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (stream_has_vanished(&spans[i]))
+			return &spans[i];
+	return spans;
+}
+
+/*
+ * What was received, into these spans first, or 0 where there is no more, or the stream has ended.
+ */
+static size_t received(struct iwarp_stream *s, ssize_t n, const struct iwarp_span *spans,
+		       int n_spans)
 {
 	if (n > 0)
 		return (size_t)n;
@@ -227,8 +239,8 @@ static size_t received(struct iwarp_stream *s, ssize_t n, const struct iwarp_spa
 		s->readable = false;
 		return 0;
 	}
-	if (n < 0 && errno == EFAULT && first)
-		place_fault(s, first);
+	if (n < 0 && errno == EFAULT && n_spans)
+		place_fault(s, vanished(spans, n_spans));
 	else
 		stream_lost(s, stream_reason(n < 0 ? errno : 0));
 	return 0;
@@ -259,7 +271,7 @@ static size_t fetch(struct iwarp_stream *s)
 	}
 	iov = (struct iovec){ .iov_base = rx->buf + rx->end,
 			      .iov_len = STREAM_BUFFER_BYTES - rx->end };
-	n = received(s, receive(s, &iov, 1), NULL);
+	n = received(s, receive(s, &iov, 1), NULL, 0);
 	if (n)
 		rx->end += (uint32_t)n;
 	return n;
@@ -271,15 +283,17 @@ static size_t fetch_in_place(struct iwarp_stream *s, uint64_t allowance)
 	struct iwarp_rx *rx = &s->rx;
 	struct iwarp_span spans[SPANS];
 	struct iovec iov[SPANS + 1];
-	size_t lengths[SPANS], n, place = 0;
-	int count = place_spans(s, spans, lengths, SPANS), used = 0;
+	size_t n, place = 0;
+	int count = place_spans(s, spans, SPANS), used = 0, n_spans;
 
 	if (!count)
 		return 0;
 	for (; used < count && place < allowance; used++) {
-		iov[used] = (struct iovec){ .iov_base = spans[used].at, .iov_len = lengths[used] };
-		place += lengths[used];
+		iov[used] =
+			(struct iovec){ .iov_base = spans[used].at, .iov_len = spans[used].bytes };
+		place += spans[used].bytes;
 	}
+	n_spans = used;
 	if (place == rx->payload_left)
 		iov[used++] = (struct iovec){
 			.iov_base = rx->buf,
@@ -287,7 +301,7 @@ static size_t fetch_in_place(struct iwarp_stream *s, uint64_t allowance)
 					   ? rx->trailer_left + NEXT_HEADER_BYTES
 					   : STREAM_BUFFER_BYTES,
 		};
-	n = received(s, receive(s, iov, used), spans);
+	n = received(s, receive(s, iov, used), spans, n_spans);
 	if (!n)
 		return 0;
 	if (n > place)

@@ -247,6 +247,9 @@ bool stream_can_run(const struct fabric_ep *ep);
 int stream_buffers_new(struct iwarp_stream *s);
 void stream_buffers_free(struct iwarp_stream *s);
 
+/* A byte of these bytes cannot be had. */
+bool stream_has_vanished(const struct iwarp_span *span);
+
 /* ---- poll.c */
 
 int poll_open(struct fabric *f);
@@ -316,7 +319,7 @@ enum place_verdict place_begin(struct iwarp_stream *s);
  * Memory for the next bytes of the payload: as many spans as there are, at most n. How many; 0:
  * the stream was ended.
  */
-int place_spans(struct iwarp_stream *s, struct iwarp_span *spans, size_t *lengths, int n);
+int place_spans(struct iwarp_stream *s, struct iwarp_span *spans, int n);
 /* That many bytes of the payload have been placed. */
 void place_advance(struct iwarp_stream *s, uint32_t bytes);
 /* Memory vanished. */

@@ -83,6 +83,7 @@ bool iwarp_list_access(struct fabric_ep *ep, const struct ibv_sge *sges, uint64_
 {
 	struct iwarp_span span;
 
+	/* The whole of each, however many ranges it lies in. */
 	for (; bytes; sges++) {
 		uint64_t n = xc_min_u64(bytes, sges->length);
 
@@ -153,8 +154,8 @@ static bool begin(struct fabric_ep *ep, const struct iwarp_wr *wr,
 	const struct iwarp_wr *recv;
 
 	*ret_failure = NULL;
-	if (!iwarp_list_access(ep, iwarp_queue_sges(&ep->sq, wr), wr->total_bytes,
-			       own_right(ep, wr))) {
+	if (!iwarp_is_inline(wr) && !iwarp_list_access(ep, iwarp_queue_sges(&ep->sq, wr),
+						       wr->total_bytes, own_right(ep, wr))) {
 		*ret_failure = &local_protection;
 		return true;
 	}
@@ -176,48 +177,56 @@ static bool begin(struct fabric_ep *ep, const struct iwarp_wr *wr,
  * ---------------------------------------------------------------------------------------- moving
  */
 
-/* One end of a piece. */
-struct end {
-	struct iwarp_span span;
-	uint64_t bytes; /* at most */
-};
+/* The ends of a piece: each of them tells how long it can be at most. */
 
-static bool own_end(struct fabric_ep *ep, const struct iwarp_wr *wr, uint64_t bytes,
-		    struct end *ret)
+static bool inline_end(struct fabric_ep *ep, const struct iwarp_wr *wr, uint64_t bytes,
+		       struct iwarp_span *ret)
 {
-	struct iwarp_cursor *c = &ep->cursor;
-	const struct ibv_sge *s = iwarp_seek(iwarp_queue_sges(&ep->sq, wr), &c->sge, &c->sge_done);
-
-	ret->bytes = xc_min_u64(bytes, s->length - c->sge_done);
-	return iwarp_local_access(ep, s->lkey, s->addr + c->sge_done, ret->bytes, own_right(ep, wr),
-				  &ret->span);
+	*ret = (struct iwarp_span){
+		.at = iwarp_inline_data(&ep->sq, wr) + ep->cursor.done_bytes, .bytes = bytes,
+	};
+	return true;
 }
 
-static bool recv_end(struct fabric_ep *ep, uint64_t bytes, struct end *ret)
+static bool own_end(struct fabric_ep *ep, const struct iwarp_wr *wr, uint64_t bytes,
+		    struct iwarp_span *ret)
+{
+	struct iwarp_cursor *c = &ep->cursor;
+	const struct ibv_sge *s;
+
+	if (iwarp_is_inline(wr))
+		return inline_end(ep, wr, bytes, ret);
+	s = iwarp_seek(iwarp_queue_sges(&ep->sq, wr), &c->sge, &c->sge_done);
+	return iwarp_local_access(ep, s->lkey, s->addr + c->sge_done,
+				  xc_min_u64(bytes, s->length - c->sge_done), own_right(ep, wr),
+				  ret);
+}
+
+static bool recv_end(struct fabric_ep *ep, uint64_t bytes, struct iwarp_span *ret)
 {
 	struct iwarp_cursor *c = &ep->cursor;
 	struct fabric_ep *peer = ep->peer;
 	const struct ibv_sge *sges = iwarp_queue_sges(&peer->rq, iwarp_queue_head(&peer->rq));
 	const struct ibv_sge *s = iwarp_seek(sges, &c->peer_sge, &c->peer_sge_done);
 
-	ret->bytes = xc_min_u64(bytes, s->length - c->peer_sge_done);
-	return iwarp_local_access(peer, s->lkey, s->addr + c->peer_sge_done, ret->bytes,
-				  IBV_ACCESS_LOCAL_WRITE, &ret->span);
+	return iwarp_local_access(peer, s->lkey, s->addr + c->peer_sge_done,
+				  xc_min_u64(bytes, s->length - c->peer_sge_done),
+				  IBV_ACCESS_LOCAL_WRITE, ret);
 }
 
 static bool remote_end(struct fabric_ep *ep, const struct iwarp_wr *wr, uint64_t bytes,
-		       struct end *ret)
+		       struct iwarp_span *ret)
 {
 	struct iwarp_cursor *c = &ep->cursor;
 
-	ret->bytes = bytes;
-	if (FABRIC_SABOTAGE("skip-recheck")) {
-		ret->span = c->remote;
-		ret->span.at += c->done_bytes;
+	if (FABRIC_SABOTAGE("skip-recheck") && c->done_bytes < c->remote.bytes) {
+		*ret = c->remote;
+		ret->at += c->done_bytes;
+		ret->bytes = xc_min_u64(bytes, c->remote.bytes - c->done_bytes);
 		return true;
 	}
 	return iwarp_remote_access(ep->peer, wr->remote.rkey, wr->remote.address + c->done_bytes,
-				   bytes, remote_right(wr), &ret->span);
+				   bytes, remote_right(wr), ret);
 }
 
 static bool is_within(const void *fault, const uint8_t *start, uint64_t bytes)
@@ -229,12 +238,12 @@ static bool is_within(const void *fault, const uint8_t *start, uint64_t bytes)
 
 /* A piece whose memory vanished. */
 static const struct failure *blame(struct fabric_ep *ep, const struct iwarp_wr *wr,
-				   const void *fault, const struct end *own,
-				   const struct end *other, uint64_t bytes)
+				   const void *fault, const struct iwarp_span *own,
+				   const struct iwarp_span *other, uint64_t bytes)
 {
-	bool is_own = is_within(fault, own->span.at, bytes);
+	bool is_own = is_within(fault, own->at, bytes);
 
-	ep->fabric->faulted = is_own ? own->span.region : other->span.region;
+	ep->fabric->faulted = is_own ? own->region : other->region;
 	if (is_own)
 		return &local_fault;
 	return is_send(wr) ? &recv_fault : &remote_fault;
@@ -244,7 +253,7 @@ static const struct failure *move(struct fabric_ep *ep, const struct iwarp_wr *w
 				  uint64_t *ret_moved)
 {
 	struct iwarp_cursor *c = &ep->cursor;
-	struct end own, other;
+	struct iwarp_span own, other;
 	const void *fault;
 	int err;
 
@@ -258,9 +267,9 @@ static const struct failure *move(struct fabric_ep *ep, const struct iwarp_wr *w
 	}
 	bytes = xc_min_u64(own.bytes, other.bytes);
 	if (is_read(wr))
-		err = fabric_guard_copy(own.span.at, other.span.at, bytes, &fault);
+		err = fabric_guard_copy(own.at, other.at, bytes, &fault);
 	else
-		err = fabric_guard_copy(other.span.at, own.span.at, bytes, &fault);
+		err = fabric_guard_copy(other.at, own.at, bytes, &fault);
 	if (err < 0)
 		return blame(ep, wr, fault, &own, &other, bytes);
 	c->done_bytes += bytes;

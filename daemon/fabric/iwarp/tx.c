@@ -30,6 +30,7 @@
 #define TERMINATE_ROOM 128u
 /* Without CRC; what is left of tx.buf then has room for the rest of an FPDU, see tx_settle(). */
 #define HEADERS_ROOM (8u << 10)
+#define PIECE_COST_BYTES 64u
 #define NO_SLOT UINT32_MAX /* nobody's: an RTR among tx.reads; a piece that ends no work request */
 
 _Static_assert(STREAM_BUFFER_BYTES >= HEADERS_ROOM + UINT16_MAX + TERMINATE_ROOM,
@@ -144,14 +145,19 @@ static bool look_up(struct fabric_ep *ep, const struct tx_piece *p, struct iwarp
 /* Now, into tx.buf. */
 static enum trouble copy_in(struct fabric_ep *ep, const struct tx_piece *p)
 {
+	uint8_t *to = room(&ep->stream->tx, p->bytes);
+	struct tx_piece left = *p;
 	struct iwarp_span span;
 	const void *fault;
 
-	if (!look_up(ep, p, &span))
-		return KEY_IS_DEAD;
-	if (fabric_guard_copy(room(&ep->stream->tx, p->bytes), span.at, p->bytes, &fault) < 0) {
-		ep->fabric->faulted = span.region;
-		return MEMORY_VANISHED;
+	while (left.done < left.bytes) {
+		if (!look_up(ep, &left, &span))
+			return KEY_IS_DEAD;
+		if (fabric_guard_copy(to + left.done, span.at, span.bytes, &fault) < 0) {
+			ep->fabric->faulted = span.region;
+			return MEMORY_VANISHED;
+		}
+		left.done += (uint32_t)span.bytes;
 	}
 	return FINE;
 }
@@ -176,6 +182,10 @@ static enum trouble add_own(struct fabric_ep *ep, const struct iwarp_wr *wr, uin
 	const struct ibv_sge *sges = iwarp_queue_sges(&ep->sq, wr);
 	enum trouble trouble = FINE;
 
+	if (iwarp_is_inline(wr) && bytes) {
+		put(tx, iwarp_inline_data(&ep->sq, wr) + tx->done_bytes, bytes);
+		return FINE;
+	}
 	while (bytes && !trouble) {
 		const struct ibv_sge *sge = iwarp_seek(sges, &tx->sge, &tx->sge_done);
 		uint32_t n = (uint32_t)xc_min_u64(bytes, sge->length - tx->sge_done);
@@ -265,7 +275,8 @@ static void begin_wr(struct fabric_ep *ep)
 		wr_fails(ep, IBV_WC_REM_INV_REQ_ERR, -XP_E_UNSUPPORTED);
 		return;
 	}
-	if (!iwarp_list_access(ep, iwarp_queue_sges(&ep->sq, wr), wr->total_bytes,
+	if (!iwarp_is_inline(wr) &&
+	    !iwarp_list_access(ep, iwarp_queue_sges(&ep->sq, wr), wr->total_bytes,
 			       is_read ? iwarp_sink_right(ep) : 0)) {
 		wr_fails(ep, IBV_WC_LOC_PROT_ERR, -XP_E_LOCAL_ACCESS);
 		return;
@@ -459,6 +470,8 @@ static void broken(struct fabric_ep *ep, enum tx_kind kind, enum trouble trouble
 				 trouble == KEY_IS_DEAD ? -XP_E_LOCAL_ACCESS : -XP_E_BUFFER_FAULT);
 }
 
+_Static_assert(IWARP_INLINE_BYTES <= TX_COPY_BYTES, "room is kept for it in tx.buf");
+
 /* False: there is nothing to send, or the stream has ended. */
 static bool fill(struct fabric_ep *ep, uint64_t *cost)
 {
@@ -489,20 +502,36 @@ static bool fill(struct fabric_ep *ep, uint64_t *cost)
 
 /* ---- frames into the socket */
 
+/* Of one piece, up to max of them. How many; 0: it cannot be had. *ret_whole: it is all of it. */
+static int gather_piece(struct fabric_ep *ep, const struct tx_piece *p, struct iovec *iov, int max,
+			bool *ret_whole)
+{
+	const struct iwarp_tx *tx = &ep->stream->tx;
+	struct tx_piece left = *p;
+	int n = 0;
+
+	for (; n < max && left.done < left.bytes; n++) {
+		struct iwarp_span span = { .at = tx->buf + left.address + left.done,
+					   .bytes = left.bytes - left.done };
+
+		if (p->kind != TX_BYTES && !look_up(ep, &left, &span))
+			break;
+		iov[n] = (struct iovec){ .iov_base = span.at, .iov_len = span.bytes };
+		left.done += (uint32_t)span.bytes;
+	}
+	*ret_whole = left.done == left.bytes;
+	return n;
+}
+
 /* 0: the first piece cannot be had. */
 static int gather(struct fabric_ep *ep, struct iovec *iov)
 {
 	struct iwarp_tx *tx = &ep->stream->tx;
+	bool whole = true;
 	int n = 0;
 
-	for (uint32_t i = tx->first; i < tx->first + tx->count; i++, n++) {
-		const struct tx_piece *p = &tx->pieces[i];
-		struct iwarp_span span = { .at = tx->buf + p->address + p->done };
-
-		if (p->kind != TX_BYTES && !look_up(ep, p, &span))
-			break;
-		iov[n] = (struct iovec){ .iov_base = span.at, .iov_len = p->bytes - p->done };
-	}
+	for (uint32_t i = tx->first; i < tx->first + tx->count && whole; i++)
+		n += gather_piece(ep, &tx->pieces[i], iov + n, (int)TX_PIECES - n, &whole);
 	return n;
 }
 
@@ -537,16 +566,39 @@ static void has_gone(struct fabric_ep *ep, size_t bytes)
 	}
 }
 
-static void first_piece_vanished(struct fabric_ep *ep)
+/* Is memory of this piece gone? Then *ret is whose. */
+static bool piece_vanished(struct fabric_ep *ep, const struct tx_piece *p,
+			   struct fabric_region **ret)
 {
-	struct iwarp_tx *tx = &ep->stream->tx;
-	const struct tx_piece *p = &tx->pieces[tx->first];
+	struct tx_piece left = *p;
 	struct iwarp_span span;
 
-	xc_assert(p->kind != TX_BYTES);
-	if (look_up(ep, p, &span))
-		ep->fabric->faulted = span.region;
-	broken(ep, p->kind, MEMORY_VANISHED);
+	while (left.done < left.bytes && look_up(ep, &left, &span)) {
+		if (stream_has_vanished(&span)) {
+			*ret = span.region;
+			return true;
+		}
+		left.done += (uint32_t)span.bytes;
+	}
+	return false;
+}
+
+/* What comes before it, if only a header, was not sent either. */
+static void a_piece_vanished(struct fabric_ep *ep)
+{
+	struct iwarp_tx *tx = &ep->stream->tx;
+	enum tx_kind kind = TX_OWN;
+
+	for (uint32_t i = tx->first; i < tx->first + tx->count; i++) {
+		const struct tx_piece *p = &tx->pieces[i];
+
+		if (p->kind == TX_BYTES)
+			continue;
+		kind = p->kind;
+		if (piece_vanished(ep, p, &ep->fabric->faulted))
+			break;
+	}
+	broken(ep, kind, MEMORY_VANISHED);
 }
 
 /* Sends once. False: no more can be sent now. */
@@ -564,7 +616,8 @@ static bool send_once(struct fabric_ep *ep, uint64_t *cost)
 	}
 	n = sendmsg(s->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (n >= 0) {
-		*cost += (uint64_t)n;
+		/* Each piece was looked up for it, however short it is. */
+		*cost += (uint64_t)n + m.msg_iovlen * PIECE_COST_BYTES;
 		has_gone(ep, (size_t)n);
 		return ep->stream == s;
 	}
@@ -575,7 +628,7 @@ static bool send_once(struct fabric_ep *ep, uint64_t *cost)
 		s->writable = false;
 		return false;
 	case EFAULT:
-		first_piece_vanished(ep);
+		a_piece_vanished(ep);
 		return false;
 	default:
 		stream_lost(s, stream_reason(errno));
@@ -659,6 +712,28 @@ void tx_ready_to_receive(struct iwarp_stream *s, enum mpa_rtr rtr)
 	s->tx.reads_count = 1;
 }
 
+/* What is left of a piece, into tx.buf. False: it cannot be had. */
+static bool settle_piece(struct iwarp_stream *s, struct tx_piece *p)
+{
+	struct iwarp_tx *tx = &s->tx;
+	struct tx_piece left = *p;
+	struct iwarp_span span;
+	const void *fault;
+
+	if (p->kind == TX_BYTES)
+		return true;
+	*p = (struct tx_piece){ .kind = TX_BYTES, .bytes = left.bytes - left.done,
+				.frame_end = left.frame_end, .address = tx->buf_used };
+	while (left.done < left.bytes) {
+		if (!s->ep || !look_up(s->ep, &left, &span) ||
+		    fabric_guard_copy(tx->buf + tx->buf_used, span.at, span.bytes, &fault) < 0)
+			return false;
+		left.done += (uint32_t)span.bytes;
+		tx->buf_used += (uint32_t)span.bytes;
+	}
+	return true;
+}
+
 bool tx_settle(struct iwarp_stream *s)
 {
 	struct iwarp_tx *tx = &s->tx;
@@ -668,22 +743,9 @@ bool tx_settle(struct iwarp_stream *s)
 	if (!tx->mid_frame)
 		end = i;
 	for (; i < end; i++, n++) {
-		struct tx_piece *p = &tx->pieces[i];
-		struct iwarp_span span;
-		const void *fault;
-		uint32_t left = p->bytes - p->done;
-
-		if (p->kind != TX_BYTES) {
-			if (!s->ep || !look_up(s->ep, p, &span) ||
-			    fabric_guard_copy(tx->buf + tx->buf_used, span.at, left, &fault) < 0)
-				return false;
-			*p = (struct tx_piece){ .kind = TX_BYTES,
-						.bytes = left,
-						.frame_end = p->frame_end,
-						.address = tx->buf_used };
-			tx->buf_used += left;
-		}
-		if (p->frame_end) {
+		if (!settle_piece(s, &tx->pieces[i]))
+			return false;
+		if (tx->pieces[i].frame_end) {
 			n++;
 			break;
 		}

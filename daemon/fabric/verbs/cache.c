@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/checked.h"
 #include "common/cleanup.h"
 #include "daemon/fabric/verbs/selftest.h"
 
@@ -22,7 +23,7 @@
  * is the daemon.
  */
 
-#define FIRST_LINE "rdmaxferd self-test 1\n"
+#define FIRST_LINE "rdmaxferd self-test 2\n"
 #define FILE_MAX_BYTES 8192
 
 struct text {
@@ -64,7 +65,13 @@ static void add_identity(struct text *t, const struct verbs_identity *i)
 
 static void add_findings(struct text *t, const struct verbs_findings *f)
 {
-	add(t, "duration_ms %" PRIu32 "\n", f->duration_ms);
+	const struct fabric_costs *c = &f->costs;
+
+	add(t, "duration_ms %" PRIu32 "\nmax_inline %" PRIu32 "\n", f->duration_ms, f->max_inline);
+	add(t, "costs_ns %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32, c->wr_ns, c->reg_ns,
+	    c->reg_page_ns, c->bind_ns);
+	add(t, " %" PRIu32 " %" PRIu32 " %" PRIu32 "\n", c->copy_ns, c->copy_kib_ns,
+	    c->copy_cold_kib_ns);
 	for (int q = 0; q < VERBS_N_QUESTIONS; q++)
 		add(t, "%s %s %d\n", verbs_question_name((enum verbs_question)q),
 		    verbs_answer_name(f->q[q].answer), f->q[q].status);
@@ -100,6 +107,21 @@ static bool parse_finding(const char *value, struct verbs_finding *ret)
 	return false;
 }
 
+/* Not those of keys over ranges: a device has none. */
+static bool parse_costs(const char *value, struct fabric_costs *ret)
+{
+	uint32_t *const all[] = { &ret->wr_ns, &ret->reg_ns, &ret->reg_page_ns, &ret->bind_ns,
+				  &ret->copy_ns, &ret->copy_kib_ns, &ret->copy_cold_kib_ns };
+	char *end;
+
+	for (size_t i = 0; i < XC_ARRAY_SIZE(all); i++, value = end) {
+		*all[i] = (uint32_t)strtoul(value, &end, 10);
+		if (end == value)
+			return false;
+	}
+	return true;
+}
+
 /* Roughly: the caller compares with what would be written. */
 static bool parse_findings(char *at, struct verbs_findings *ret)
 {
@@ -108,6 +130,13 @@ static bool parse_findings(char *at, struct verbs_findings *ret)
 	if (!value)
 		return false;
 	ret->duration_ms = (uint32_t)strtoul(value, NULL, 10);
+	value = take_line(&at, "max_inline");
+	if (!value)
+		return false;
+	ret->max_inline = (uint32_t)strtoul(value, NULL, 10);
+	value = take_line(&at, "costs_ns");
+	if (!value || !parse_costs(value, &ret->costs))
+		return false;
 	for (int q = 0; q < VERBS_N_QUESTIONS; q++) {
 		value = take_line(&at, verbs_question_name((enum verbs_question)q));
 		if (!value || !parse_finding(value, &ret->q[q]))

@@ -195,17 +195,20 @@ static int find_address(struct verbs_prepared *p, char *why, size_t size)
 static int examine(struct opening *o, struct verbs_prepared *p)
 {
 	const struct verbs_options *options = &o->discovery->options;
-	struct verbs_identity identity = { 0 };
+	struct verbs_identity *identity = &p->keep.identity;
+	struct verbs_findings *findings = &p->keep.findings;
 	bool keep;
 	int err;
 
-	snprintf(identity.driver, sizeof(identity.driver), "%s", p->caps.driver);
-	keep = options->state_dir && verbs_identity_read(p->verbs, &identity) == 0;
-	if (keep && verbs_cache_load(options->state_dir, &identity, &p->findings) == 0)
+	snprintf(identity->driver, sizeof(identity->driver), "%s", p->caps.driver);
+	keep = options->state_dir && verbs_identity_read(p->verbs, identity) == 0;
+	if (keep)
+		snprintf(p->keep.state_dir, sizeof(p->keep.state_dir), "%s", options->state_dir);
+	if (keep && verbs_cache_load(options->state_dir, identity, findings) == 0)
 		return 0;
-	err = verbs_selftest(p->verbs, &p->address, options->selftest_ms, &p->findings);
+	err = verbs_selftest(p->verbs, &p->address, options->selftest_ms, findings);
 	o->examined = true;
-	o->duration_ms = p->findings.duration_ms;
+	o->duration_ms = findings->duration_ms;
 	if (err < 0) {
 		snprintf(o->why, sizeof(o->why), "it cannot connect to itself: %s",
 			 words(-err));
@@ -213,7 +216,7 @@ static int examine(struct opening *o, struct verbs_prepared *p)
 	}
 	if (!keep)
 		return 0;
-	err = verbs_cache_store(options->state_dir, &identity, &p->findings);
+	err = verbs_cache_store(options->state_dir, identity, findings);
 	if (err < 0 && err != -EAGAIN)
 		snprintf(o->remark, sizeof(o->remark),
 			 "What was seen of it cannot be kept in the state directory: %s.",

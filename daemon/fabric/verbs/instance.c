@@ -108,12 +108,13 @@ int verbs_open(const struct verbs_prepared *p, struct fabric **ret)
 		return -ENOMEM;
 	*f = (struct fabric){
 		.magic = VERBS_FABRIC_MAGIC, .verbs = p->verbs, .address = p->address,
-		.caps = p->caps, .honours_iova = p->findings.q[VERBS_Q_IOVA].answer == VERBS_YES,
+		.caps = p->caps, .keep = p->keep,
+		.honours_iova = p->keep.findings.q[VERBS_Q_IOVA].answer == VERBS_YES,
 		.port = p->port, .rd_atomic = p->rd_atomic, .iwarp = p->iwarp,
 		.infiniband = p->infiniband, .epoll_fd = -1, .refs = 1,
 	};
 	/* into its final place: the facts point at their texts */
-	usable = verbs_verdict(&p->findings, &p->claims, &f->caps, &f->facts);
+	usable = verbs_verdict(&p->keep.findings, &p->claims, &f->caps, &f->facts);
 	xc_list_init(&f->eps);
 	xc_list_init(&f->listeners);
 	xc_list_init(&f->conns);
@@ -357,4 +358,5 @@ const struct fabric_ops verbs_fabric_ops = {
 	.post_recv = verbs_post_recv,
 	.listen = verbs_listen,
 	.listener_free = verbs_listener_free,
+	.measure = verbs_measure,
 };

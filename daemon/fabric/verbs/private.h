@@ -9,6 +9,7 @@
  *   discover.c   finding, examining and opening devices
  *   instance.c   an open device: progress, its events, its end
  *   address.c    addresses, and whose they are
+ *   measure.c    what things cost
  *   memory.c     protection domains, registrations, windows
  *   life.c       the order of an endpoint's steps
  *   endpoint.c   an endpoint and its jobs
@@ -23,6 +24,7 @@
  * exceptions are those that libibverbs allows for (ibv_post_send(3) and its kin).
  */
 
+#include <limits.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 
@@ -55,6 +57,13 @@ struct verbs_target {
 	enum verbs_target_kind kind;
 };
 
+/* What is kept for the next daemon. */
+struct verbs_keep {
+	char state_dir[PATH_MAX]; /* "": it is not */
+	struct verbs_identity identity;
+	struct verbs_findings findings;
+};
+
 /* ---- the instance */
 
 struct fabric {
@@ -63,6 +72,7 @@ struct fabric {
 	struct fabric_events events;
 	struct fabric_caps caps;
 	struct verbs_facts facts;
+	struct verbs_keep keep;
 	bool honours_iova;
 
 	struct ibv_context *verbs; /* librdmacm's, which keeps it open for good */
@@ -82,7 +92,7 @@ struct fabric {
 	uint32_t objects; /* that the user holds: for close */
 	_Atomic bool lost; /* jobs look at it, too */
 	bool closed;
-	bool kicked, in_progress;
+	bool kicked, in_progress, measuring;
 	struct xc_list eps;
 	struct xc_list listeners;
 	struct xc_list conns;
@@ -98,7 +108,7 @@ struct verbs_prepared {
 	struct xc_addr address;
 	struct fabric_caps caps; /* what the verdict does not set */
 	struct verbs_claims claims;
-	struct verbs_findings findings;
+	struct verbs_keep keep;
 	uint8_t port;
 	uint8_t rd_atomic;
 	bool iwarp, infiniband;
@@ -119,6 +129,8 @@ static inline void verbs_ref(struct fabric *f)
 void verbs_unref(struct fabric *f);
 /* The device is gone: all of its endpoints end. */
 void verbs_lost(struct fabric *f, const char *how);
+
+int verbs_measure(struct fabric *f, struct fabric_done *done, struct fabric_costs *ret);
 
 /* ---- addresses */
 

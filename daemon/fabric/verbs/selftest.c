@@ -90,6 +90,29 @@ static void put_all(struct st *t, struct verbs_findings *ret)
 	}
 }
 
+/*
+ * Nothing goes inline on iWARP devices, and so nothing is tried: siw sends wrong bytes of what is
+ * short and lies in two pages (SHORT_*), which the daemon sees to in its slabs alone.
+ */
+static uint32_t find_inline(struct st *t)
+{
+	struct ibv_device_attr attr;
+
+	if (t->claims.iwarp || ibv_query_device(t->verbs, &attr) || attr.max_qp_wr <= 0)
+		return 0;
+	return st_max_inline(t, (uint32_t)attr.max_qp_wr);
+}
+
+/* Without them the device can be used as well. */
+static void find_costs(struct st *t, struct verbs_findings *ret)
+{
+	const bool windows = ret->q[VERBS_Q_WINDOW_BIND].answer == VERBS_YES;
+
+	ret->max_inline = find_inline(t);
+	if (st_measure(t, windows, &ret->costs))
+		ret->costs = (struct fabric_costs){ 0 };
+}
+
 int verbs_selftest(struct ibv_context *verbs, const struct xc_addr *address, unsigned int limit_ms,
 		   struct verbs_findings *ret)
 {
@@ -105,8 +128,10 @@ int verbs_selftest(struct ibv_context *verbs, const struct xc_addr *address, uns
 			r = -EIO;
 		st_reset(&t);
 	}
-	if (r == 0)
+	if (r == 0) {
 		put_all(&t, &found);
+		find_costs(&t, &found);
+	}
 	st_done(&t);
 	if (r)
 		return r;

@@ -84,6 +84,10 @@ struct verbs_finding {
 struct verbs_findings {
 	struct verbs_finding q[VERBS_N_QUESTIONS];
 	uint32_t duration_ms;
+	/* Not a matter of trust: what it takes inline (0: none, or it was not tried), its costs (0:
+	 * not known). */
+	uint32_t max_inline;
+	struct fabric_costs costs;
 	/* Every question was put: worth keeping. Else the time was over, or something lacked. */
 	bool complete;
 };
@@ -127,8 +131,8 @@ int verbs_claims_read(struct ibv_context *verbs, struct verbs_claims *ret);
 
 /*
  * Pure. Sets in caps: keys, max_sge_rd, remote_invalidate, immediate, read_sink_remote_write,
- * short_read_in_page, receiver_not_ready, acknowledged, signal_all, private_data_padded, facts,
- * n_facts. The rest is the caller's.
+ * short_read_in_page, receiver_not_ready, acknowledged, signal_all, private_data_padded,
+ * max_inline, max_ranges, costs, facts, n_facts. The rest is the caller's.
  *
  * Windows need all WINDOW_* answered yes, and what is behind a window too: the rights and bounds of
  * MRs, PD_SEPARATION, DEREG_DEAD. Registrations need all of MR_*, PD_SEPARATION and DEREG_*. Both
@@ -140,6 +144,9 @@ int verbs_claims_read(struct ibv_context *verbs, struct verbs_claims *ret);
  */
 bool verbs_verdict(const struct verbs_findings *findings, const struct verbs_claims *claims,
 		   struct fabric_caps *caps, struct verbs_facts *ret_facts);
+
+/* The costs found, of what is used. */
+struct fabric_costs verbs_costs(const struct verbs_findings *findings, enum fabric_keys keys);
 
 /* ------------------------------------------------------------------------------------ the cache */
 

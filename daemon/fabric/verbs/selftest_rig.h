@@ -206,6 +206,13 @@ struct verbs_finding st_ask_short_read(struct st *t);
 struct verbs_finding st_ask_short_write(struct st *t);
 struct verbs_finding st_ask_short_send(struct st *t);
 
+/* ---- costs (selftest_costs.c) */
+
+/* Takes FABRIC_MEASURE_MS at most, beside connecting. 0 or negative errno. */
+int st_measure(struct st *t, bool windows, struct fabric_costs *ret);
+/* Most bytes that a queue pair takes inline, at most FABRIC_INLINE_MAX. */
+uint32_t st_max_inline(struct st *t, uint32_t max_wr);
+
 /* ---- reaching for memory (selftest_attempt.c) */
 
 struct st_attempt {

@@ -51,6 +51,7 @@ static int create_qp(struct fabric_ep *ep)
 			.max_recv_wr = ep->attr.max_recv_wr,
 			.max_send_sge = ep->attr.max_send_sge,
 			.max_recv_sge = ep->attr.max_recv_sge,
+			.max_inline_data = ep->fabric->caps.max_inline,
 		},
 	};
 

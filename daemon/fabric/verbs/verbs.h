@@ -14,6 +14,7 @@
  *   as -XP_E_REJECTED: librdmacm cannot send another reason.
  * - A connection goes out from an address of this device even where the host's route would begin
  *   elsewhere: whoever calls ep_connect has chosen the device. route() says what the host would do.
+ * - There are no keys over ranges, and on iWARP devices no inline data (selftest.c).
  * - A lost device ends every endpoint with -XP_E_DEVICE; afterwards connect, listen and ep_create
  *   fail with it, and route() refuses.
  */

@@ -179,6 +179,15 @@ static bool wants_writable_sink(const struct verbs_findings *f, const struct ver
 	return f->q[VERBS_Q_READ_SINK].answer == VERBS_NO;
 }
 
+struct fabric_costs verbs_costs(const struct verbs_findings *findings, enum fabric_keys keys)
+{
+	struct fabric_costs c = findings->costs;
+
+	if (keys != FABRIC_KEYS_WINDOW)
+		c.bind_ns = 0;
+	return c;
+}
+
 static void judge(const struct verbs_findings *f, const struct verbs_claims *c,
 		  struct fabric_caps *caps)
 {
@@ -193,6 +202,9 @@ static void judge(const struct verbs_findings *f, const struct verbs_claims *c,
 	caps->short_read_in_page = c->iwarp || !holds(f, c, VERBS_Q_SHORT_READ);
 	caps->receiver_not_ready = holds(f, c, VERBS_Q_RNR);
 	caps->acknowledged = holds(f, c, VERBS_Q_ACKNOWLEDGED);
+	caps->max_inline = c->iwarp ? 0 : xc_min_u32(f->max_inline, FABRIC_INLINE_MAX);
+	caps->max_ranges = 0; /* those that could (mlx5) have no verb for it */
+	caps->costs = verbs_costs(f, caps->keys);
 	caps->private_data_padded = !holds(f, c, VERBS_Q_PRIVATE_DATA);
 	/* siw loses work requests when a connection breaks; with a completion each that shows. */
 	caps->signal_all = !holds(f, c, VERBS_Q_UNSIGNALLED) || strcmp(c->driver, "siw") == 0;
