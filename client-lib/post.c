@@ -9,34 +9,15 @@
 #include <string.h>
 
 #include "client-lib/internal.h"
+#include "client-lib/post.h"
 #include "common/checked.h"
 
 /* A segment's length has 32 bits; longer pieces are cut, at a page. */
 #define SEGMENT_BYTES_MAX UINT32_C(0xfffff000)
 
-struct post {
-	const char *what; /* for sentences */
-	struct xfer_ep *ep;
-	const struct iovec *local;
-	const struct xfer_token *remote;
-	int n_local, n_remote;
-	uint64_t wr_id, argument;
-	uint64_t *ret_cookie;
-	unsigned int flags;   /* the user's */
-	unsigned int allowed; /* of them */
-	unsigned int wire;    /* XP_F_… beside them */
-	uint32_t key;
-	uint8_t opcode;
-	/* What comes of it. */
-	uint64_t total;
-	uint32_t out_local, out_remote; /* segments in client->segments, local ones first */
-	uint32_t n_pieces;              /* in client->pieces */
-	uint64_t carried;
-};
-
 /* ---- the shape */
 
-static int check_count(const struct post *p, const char *side, int n, int least)
+static int check_count(const struct cl_post *p, const char *side, int n, int least)
 {
 	if (n < least || n > XFER_SEGMENTS_MAX)
 		return cl_fail(-EINVAL, "%s: %d %s segments: %d to %d", p->what, n, side, least,
@@ -44,14 +25,14 @@ static int check_count(const struct post *p, const char *side, int n, int least)
 	return 0;
 }
 
-static int add_length(struct post *p, uint64_t *sum, uint64_t bytes)
+static int add_length(struct cl_post *p, uint64_t *sum, uint64_t bytes)
 {
 	if (!xc_add_u64(*sum, bytes, sum) || *sum > XP_MESSAGE_BYTES_MAX)
 		return cl_fail(-EINVAL, "%s: more than 2^40 bytes in one transfer", p->what);
 	return 0;
 }
 
-static int check_local(struct post *p)
+static int check_local(struct cl_post *p)
 {
 	for (int i = 0; i < p->n_local; i++) {
 		uint64_t at = (uintptr_t)p->local[i].iov_base, n = p->local[i].iov_len, end;
@@ -72,7 +53,7 @@ static int check_local(struct post *p)
 	return 0;
 }
 
-static int check_remote(struct post *p)
+static int check_remote(struct cl_post *p)
 {
 	uint64_t total = 0, end;
 
@@ -90,7 +71,7 @@ static int check_remote(struct post *p)
 	return 0;
 }
 
-static int check_shape(struct post *p)
+static int check_shape(struct cl_post *p)
 {
 	bool two_sided = p->opcode == XP_OP_READ || p->opcode == XP_OP_WRITE;
 
@@ -148,7 +129,7 @@ static int grow_pieces(struct xfer_client *c, size_t n)
 }
 
 /* Key 0, of no buffer, marks carried bytes: they get their place later. */
-static int put_segment(struct xfer_client *c, struct post *p, uint32_t key, uint64_t address,
+static int put_segment(struct xfer_client *c, struct cl_post *p, uint32_t key, uint64_t address,
 		       uint64_t bytes)
 {
 	struct xp_segment *last = p->out_local ? &c->segments[p->out_local - 1] : NULL;
@@ -177,7 +158,7 @@ static int put_segment(struct xfer_client *c, struct post *p, uint32_t key, uint
 	return 0;
 }
 
-static int put_carried(struct xfer_client *c, struct post *p, void *user, uint64_t position,
+static int put_carried(struct xfer_client *c, struct cl_post *p, void *user, uint64_t position,
 		       uint64_t bytes)
 {
 	if (grow_pieces(c, (size_t)p->n_pieces + 1) < 0)
@@ -189,7 +170,8 @@ static int put_carried(struct xfer_client *c, struct post *p, void *user, uint64
 	return 0;
 }
 
-static int cut_one(struct xfer_client *c, struct post *p, const struct iovec *v, uint64_t *position)
+static int cut_one(struct xfer_client *c, struct cl_post *p, const struct iovec *v,
+		   uint64_t *position)
 {
 	uintptr_t at = (uintptr_t)v->iov_base, next;
 	uint64_t left = v->iov_len, n;
@@ -215,7 +197,7 @@ static int cut_one(struct xfer_client *c, struct post *p, const struct iovec *v,
 	return r;
 }
 
-static int cut_local(struct xfer_client *c, struct post *p)
+static int cut_local(struct xfer_client *c, struct cl_post *p)
 {
 	uint64_t position = 0;
 	int r = 0;
@@ -229,13 +211,13 @@ static int cut_local(struct xfer_client *c, struct post *p)
 	if (p->opcode == XP_OP_GRANT && p->n_pieces)
 		return cl_fail(-EFAULT, "%s: not all of the %llu bytes are in a buffer", p->what,
 			       (unsigned long long)p->total);
-	if (p->opcode == XP_OP_GRANT && p->out_local != 1)
+	if (p->opcode == XP_OP_GRANT && p->n_local == 1 && p->out_local != 1)
 		return cl_fail(-EFAULT, "%s: the %llu bytes lie in more than one buffer", p->what,
 			       (unsigned long long)p->total);
 	return 0;
 }
 
-static int put_remote(struct xfer_client *c, struct post *p)
+static int put_remote(struct xfer_client *c, struct cl_post *p)
 {
 	p->out_remote = 0;
 	if (grow_segments(c, (size_t)p->out_local + (size_t)p->n_remote) < 0)
@@ -251,7 +233,7 @@ static int put_remote(struct xfer_client *c, struct post *p)
 }
 
 /* A READ or WRITE of nothing still has a segment on each side. */
-static int put_nothing(struct xfer_client *c, struct post *p)
+static int put_nothing(struct xfer_client *c, struct cl_post *p)
 {
 	if (p->total || p->n_remote == 0)
 		return 0;
@@ -265,7 +247,7 @@ static int put_nothing(struct xfer_client *c, struct post *p)
 
 /* ---- what the endpoint takes */
 
-static int check_state(const struct post *p)
+static int check_state(const struct cl_post *p)
 {
 	const struct xfer_ep *ep = p->ep;
 
@@ -279,7 +261,7 @@ static int check_state(const struct post *p)
 	return 0;
 }
 
-static int check_message(const struct post *p)
+static int check_message(const struct cl_post *p)
 {
 	const struct xfer_ep_info *info = &p->ep->info;
 
@@ -295,7 +277,7 @@ static int check_message(const struct post *p)
 
 /* ---- carried memory */
 
-static uint64_t list_bytes(const struct post *p)
+static uint64_t list_bytes(const struct cl_post *p)
 {
 	if (p->out_local <= XP_SEGMENTS_INLINE && p->out_remote <= XP_SEGMENTS_INLINE)
 		return 0;
@@ -303,7 +285,7 @@ static uint64_t list_bytes(const struct post *p)
 }
 
 /* Layout of a chunk: the list, if any, then the bytes. */
-static void place(struct xfer_client *c, const struct post *p, const struct cl_chunk *chunk)
+static void place(struct xfer_client *c, const struct cl_post *p, const struct cl_chunk *chunk)
 {
 	uint64_t data = list_bytes(p);
 	bool out = p->opcode == XP_OP_WRITE || p->opcode == XP_OP_SEND;
@@ -330,7 +312,7 @@ static void place(struct xfer_client *c, const struct post *p, const struct cl_c
 
 /* ---- recording, sending */
 
-static void fill_request(const struct post *p, const struct cl_chunk *chunk, bool tracked,
+static void fill_request(const struct cl_post *p, const struct cl_chunk *chunk, bool tracked,
 			 uint64_t cookie, struct xp_request *ret)
 {
 	unsigned int flags = (p->flags & XP_F_ALL) | p->wire;
@@ -356,7 +338,7 @@ static void fill_request(const struct post *p, const struct cl_chunk *chunk, boo
 }
 
 /* Takes the chunk over where it succeeds. */
-static int record(struct xfer_client *c, const struct post *p, const struct cl_chunk *chunk,
+static int record(struct xfer_client *c, const struct cl_post *p, const struct cl_chunk *chunk,
 		  uint64_t *ret_cookie, struct cl_request **ret)
 {
 	struct cl_request *r;
@@ -389,7 +371,7 @@ static int record(struct xfer_client *c, const struct post *p, const struct cl_c
 	return 0;
 }
 
-static int submit(struct xfer_client *c, struct post *p, struct cl_chunk *chunk)
+static int submit(struct xfer_client *c, struct cl_post *p, struct cl_chunk *chunk)
 {
 	struct xp_request wire;
 	struct cl_request *r;
@@ -424,7 +406,7 @@ static int submit(struct xfer_client *c, struct post *p, struct cl_chunk *chunk)
 }
 
 /* With the lock held; -EAGAIN without a sentence: carried memory must grow by *ret_need first. */
-static int try_post(struct xfer_client *c, struct post *p, uint64_t *ret_need)
+static int try_post(struct xfer_client *c, struct cl_post *p, uint64_t *ret_need)
 {
 	struct cl_chunk chunk = { 0 };
 	uint64_t need;
@@ -456,7 +438,7 @@ static int try_post(struct xfer_client *c, struct post *p, uint64_t *ret_need)
 	return submit(c, p, &chunk);
 }
 
-static int post(struct post *p)
+int cl_post(struct cl_post *p)
 {
 	struct xfer_client *c;
 	uint64_t need;
@@ -477,141 +459,5 @@ static int post(struct post *p)
 		if (r < 0)
 			break;
 	}
-	return cl_leave(c, r);
-}
-
-/* ---- the public functions */
-
-#define SEND_FLAGS (XFER_FENCE | XFER_QUIET | XFER_SOLICITED | XFER_MORE)
-#define READ_FLAGS (XFER_FENCE | XFER_QUIET | XFER_MORE)
-#define WRITE_FLAGS (XFER_FENCE | XFER_QUIET | XFER_PLACED | XFER_MORE)
-
-XFER_API int xfer_post_read(struct xfer_ep *ep, const struct iovec *local, int n_local,
-			    const struct xfer_token *remote, int n_remote, uint64_t wr_id,
-			    unsigned int flags, uint64_t *ret_cookie)
-{
-	struct post p = { .what = "read", .ep = ep, .opcode = XP_OP_READ, .local = local,
-			  .n_local = n_local, .remote = remote, .n_remote = n_remote,
-			  .wr_id = wr_id, .flags = flags, .allowed = READ_FLAGS,
-			  .ret_cookie = ret_cookie };
-
-	return post(&p);
-}
-
-XFER_API int xfer_post_write(struct xfer_ep *ep, const struct iovec *local, int n_local,
-			     const struct xfer_token *remote, int n_remote, uint64_t wr_id,
-			     unsigned int flags, uint64_t *ret_cookie)
-{
-	struct post p = { .what = "write", .ep = ep, .opcode = XP_OP_WRITE, .local = local,
-			  .n_local = n_local, .remote = remote, .n_remote = n_remote,
-			  .wr_id = wr_id, .flags = flags, .allowed = WRITE_FLAGS,
-			  .ret_cookie = ret_cookie };
-
-	return post(&p);
-}
-
-XFER_API int xfer_post_write_imm(struct xfer_ep *ep, const struct iovec *local, int n_local,
-				 const struct xfer_token *remote, int n_remote,
-				 uint32_t immediate, uint64_t wr_id, unsigned int flags,
-				 uint64_t *ret_cookie)
-{
-	struct post p = { .what = "write_imm", .ep = ep, .opcode = XP_OP_WRITE, .local = local,
-			  .n_local = n_local, .remote = remote, .n_remote = n_remote,
-			  .wr_id = wr_id, .flags = flags, .allowed = WRITE_FLAGS | XFER_SOLICITED,
-			  .wire = XP_F_IMMEDIATE, .key = immediate, .ret_cookie = ret_cookie };
-
-	return post(&p);
-}
-
-XFER_API int xfer_post_send(struct xfer_ep *ep, const struct iovec *local, int n_local,
-			    uint64_t wr_id, unsigned int flags, uint64_t *ret_cookie)
-{
-	struct post p = { .what = "send", .ep = ep, .opcode = XP_OP_SEND, .local = local,
-			  .n_local = n_local, .wr_id = wr_id, .flags = flags,
-			  .allowed = SEND_FLAGS, .ret_cookie = ret_cookie };
-
-	return post(&p);
-}
-
-XFER_API int xfer_post_send_inv(struct xfer_ep *ep, const struct iovec *local, int n_local,
-				uint32_t rkey, uint64_t wr_id, unsigned int flags,
-				uint64_t *ret_cookie)
-{
-	struct post p = { .what = "send_inv", .ep = ep, .opcode = XP_OP_SEND, .local = local,
-			  .n_local = n_local, .wr_id = wr_id, .flags = flags,
-			  .allowed = SEND_FLAGS, .wire = XP_F_INVALIDATE, .key = rkey,
-			  .ret_cookie = ret_cookie };
-
-	return post(&p);
-}
-
-XFER_API int xfer_post_send_imm(struct xfer_ep *ep, const struct iovec *local, int n_local,
-				uint32_t immediate, uint64_t wr_id, unsigned int flags,
-				uint64_t *ret_cookie)
-{
-	struct post p = { .what = "send_imm", .ep = ep, .opcode = XP_OP_SEND, .local = local,
-			  .n_local = n_local, .wr_id = wr_id, .flags = flags,
-			  .allowed = SEND_FLAGS, .wire = XP_F_IMMEDIATE, .key = immediate,
-			  .ret_cookie = ret_cookie };
-
-	return post(&p);
-}
-
-XFER_API int xfer_post_recv(struct xfer_ep *ep, const struct iovec *local, int n_local,
-			    uint64_t wr_id, unsigned int flags, uint64_t *ret_cookie)
-{
-	struct post p = { .what = "recv", .ep = ep, .opcode = XP_OP_RECV, .local = local,
-			  .n_local = n_local, .wr_id = wr_id, .flags = flags,
-			  .allowed = XFER_MORE, .ret_cookie = ret_cookie };
-
-	return post(&p);
-}
-
-XFER_API int xfer_grant(struct xfer_ep *ep, const void *address, uint64_t bytes,
-			unsigned int access, uint64_t lifetime_ms, uint64_t wr_id,
-			unsigned int flags, uint64_t *ret_cookie)
-{
-	struct iovec local = { .iov_base = (void *)(uintptr_t)address, .iov_len = bytes };
-	struct post p = { .what = "grant", .ep = ep, .opcode = XP_OP_GRANT, .local = &local,
-			  .n_local = 1, .wr_id = wr_id, .flags = flags,
-			  .allowed = XFER_FENCE | XFER_MORE, .wire = access,
-			  .argument = lifetime_ms, .ret_cookie = ret_cookie };
-
-	if (access != XFER_GRANT_READ && access != XFER_GRANT_WRITE)
-		return cl_fail(-EINVAL, "grant: access 0x%x: XFER_GRANT_READ or XFER_GRANT_WRITE",
-			       access);
-	if (bytes == 0 || bytes > UINT32_MAX)
-		return cl_fail(-EINVAL, "grant: %llu bytes: 1 to 2^32-1",
-			       (unsigned long long)bytes);
-	return post(&p);
-}
-
-XFER_API int xfer_revoke(struct xfer_ep *ep, uint32_t grant, uint64_t wr_id, unsigned int flags,
-			 uint64_t *ret_cookie)
-{
-	struct post p = { .what = "revoke", .ep = ep, .opcode = XP_OP_REVOKE, .key = grant,
-			  .wr_id = wr_id, .flags = flags, .allowed = READ_FLAGS,
-			  .ret_cookie = ret_cookie };
-
-	return post(&p);
-}
-
-XFER_API int xfer_cancel(struct xfer_ep *ep, uint64_t cookie, uint64_t wr_id)
-{
-	struct post p = { .what = "cancel", .ep = ep, .opcode = XP_OP_CANCEL, .argument = cookie,
-			  .wr_id = wr_id };
-
-	return post(&p);
-}
-
-XFER_API int xfer_flush(struct xfer_client *c)
-{
-	int r = cl_enter(c);
-
-	if (r < 0)
-		return r;
-	r = cl_alive(c);
-	if (r == 0 && cl_batch_flush(c) == -XFER_E_DAEMON_GONE)
-		r = cl_alive(c);
 	return cl_leave(c, r);
 }

@@ -217,8 +217,9 @@ struct xfer_ep_info {
 	char route[256];        /* why this fabric */
 	char peer_address[80];
 	/*
-	 * Pieces of one SEND or RECV (READ and WRITE: 4,096). A SEND of more goes through a slab
-	 * and has at most 1 MiB then; a RECV of more at most recv_stage_bytes.
+	 * Pieces of one SEND or RECV (READ and WRITE: 4,096). More go by one key over all of them
+	 * where the device has such keys, else through a slab: a SEND as long as the user may pin
+	 * memory, a RECV of at most recv_stage_bytes.
 	 */
 	uint32_t max_segments;
 	uint64_t max_message_bytes;
@@ -330,6 +331,11 @@ struct xfer_token {
 /* SEND, and WRITE with immediate data: wakes a peer that sleeps for solicited events only */
 #define XFER_SOLICITED 0x0004u
 #define XFER_PLACED 0x0008u      /* WRITE: complete when the peer's NIC has processed it */
+/*
+ * Keeps what became of it, for the table "plans" (xfer_query()): the way it was carried, why in no
+ * other, what that should have cost and what it took. The client's last 64 are kept.
+ */
+#define XFER_EXPLAIN 0x0080u
 /* more posts follow at once: may be held back until one without it, xfer_flush() or xfer_poll() */
 #define XFER_MORE 0x10000u
 
@@ -341,10 +347,10 @@ struct xfer_token {
  * Until then its memory belongs to the transfer; the iovec and token arrays may be reused at once.
  *
  * n_local, n_remote: 1 to XFER_SEGMENTS_MAX (SEND and RECV: from 0 on; of more than the endpoint's
- * max_segments, in which neighbouring pieces that the library carries count as one, a SEND has at
- * most 1 MiB and a RECV at most recv_stage_bytes). The sums of both sides must be
- * equal. A zero-length piece means nothing. *ret_cookie (may be NULL) names the transfer for
- * xfer_cancel(). A post may be refused at once, then nothing was posted and no event comes:
+ * max_segments, in which neighbouring pieces that the library carries count as one, see there). The
+ * sums of both sides must be equal. A zero-length piece means nothing. *ret_cookie (may be NULL)
+ * names the transfer for xfer_cancel(). A post may be refused at once, then nothing was posted and
+ * no event comes:
  *	-EINVAL        a shape that cannot be; the sentence names the segment and the limit
  *	-EFAULT        memory outside buffers where it cannot be carried (grants; larger than
  *	               carry_bytes: -EMSGSIZE)
@@ -400,6 +406,35 @@ XFER_API int xfer_post_recv(struct xfer_ep *ep, const struct iovec *local, int n
 XFER_API int xfer_grant(struct xfer_ep *ep, const void *address, uint64_t bytes,
 			unsigned int access, uint64_t lifetime_ms, uint64_t wr_id,
 			unsigned int flags, uint64_t *ret_cookie);
+/* A field of a token, to be written into a message. */
+enum xfer_field { XFER_FIELD_ADDRESS = 0, XFER_FIELD_LENGTH = 1, XFER_FIELD_RKEY = 2 };
+
+struct xfer_patch {
+	uint64_t offset;       /* in the message, bytes */
+	enum xfer_field field;
+	unsigned int width;    /* bytes: an address 8, an rkey 4 or 8, a length 3, 4 or 8 */
+	int big_endian;        /* not 0: network byte order, else little-endian */
+};
+
+#define XFER_PATCHES_MAX 3
+
+/*
+ * As xfer_grant(), of several pieces of buffers, which the peer sees side by side, in order, under
+ * one token: as many as the fabric can put behind one key (256 on the iwarp fabric and where grants
+ * are copies; elsewhere one), in all 4 GiB-1 at most. -XFER_E_UNSUPPORTED in the completion: they
+ * are more.
+ *
+ * n_patches, 1 to XFER_PATCHES_MAX: the daemon also writes these fields of the token into the
+ * message of the endpoint's next SEND before that is sent (into its memory; where the library
+ * carries that, into the copy): a program that grants for each request posts the grant and the SEND
+ * one after the other and waits for nothing in between. Several grants may be linked to one SEND.
+ * Where one of them fails the SEND completes with -XFER_E_GRANT_ENDED, and nothing was sent. A
+ * patch outside the message: the SEND is refused with -EINVAL. 0: none; patches may be NULL.
+ */
+XFER_API int xfer_grantv(struct xfer_ep *ep, const struct iovec *local, int n_local,
+			 unsigned int access, uint64_t lifetime_ms,
+			 const struct xfer_patch *patches, int n_patches, uint64_t wr_id,
+			 unsigned int flags, uint64_t *ret_cookie);
 /* Completes when the key is dead. -XFER_E_GRANT_ENDED in the completion: it was already. */
 XFER_API int xfer_revoke(struct xfer_ep *ep, uint32_t grant, uint64_t wr_id, unsigned int flags,
 			 uint64_t *ret_cookie);
@@ -489,9 +524,10 @@ XFER_API int xfer_poll(struct xfer_client *client, struct xfer_event *events, in
 
 /*
  * Reads a table of the daemon: "status", "devices", "device-facts", "sessions", "endpoints",
- * "buffers", "listeners", "grants", "quotas". On the clients' socket: what belongs to the caller's
- * uid. Round trips, one per 64 KiB. -ENOENT: no such table (the sentence lists them). The table is
- * the caller's, to be freed by xfer_table_free() (NULL is allowed), also after its client.
+ * "buffers", "listeners", "grants", "keys", "key-history", "costs", "plans", "pools", "quotas". On
+ * the clients' socket: what belongs to the caller's uid. Round trips, one per 64 KiB. -ENOENT: no
+ * such table (the sentence lists them). The table is the caller's, to be freed by xfer_table_free()
+ * (NULL is allowed), also after its client.
  *
  * The functions below only look at it, and never fail: columns and rows count from 0, and must be
  * below xfer_table_columns() and xfer_table_rows(). What they return is valid as long as the table.
@@ -501,6 +537,10 @@ XFER_API int xfer_query(struct xfer_client *client, const char *table,
 /*
  * The same of a table that takes arguments: at most 8, of at most 4,096 bytes each. -EINVAL: not
  * such arguments, or not of this table (the sentence says which, and why).
+ *
+ * "explain", what would become of a transfer: {"read", "write", "send" or "recv"; the local pieces,
+ * such as "9x4096,1x13"; the remote pieces, "" where there are none; a device or ""; a profile or
+ * ""}.
  */
 XFER_API int xfer_query_about(struct xfer_client *client, const char *table,
 			      const char *const *arguments, size_t n_arguments,
@@ -517,8 +557,8 @@ XFER_API const char *xfer_table_cell(const struct xfer_table *table, size_t row,
 
 /*
  * Administrators' socket: "end-session" NUMBER, "disconnect-endpoint" SESSION ENDPOINT, "log-level"
- * err|warning|notice|info|debug. At most 8 arguments. One round trip. -XFER_E_DENIED (not the
- * administrators' socket), -ENOENT (no such session or endpoint), -EINVAL.
+ * err|warning|notice|info|debug, "measure" DEVICE. At most 8 arguments. One round trip.
+ * -XFER_E_DENIED (not the administrators' socket), -ENOENT (no such session or endpoint), -EINVAL.
  */
 XFER_API int xfer_admin(struct xfer_client *client, const char *verb, const char *const *arguments,
 			size_t n_arguments);

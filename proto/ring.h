@@ -42,8 +42,13 @@ enum xp_opcode {
 #define XP_F_PLACED 0x0008u    /* WRITE: complete when the peer's NIC has processed it */
 #define XP_F_INVALIDATE 0x0010u /* SEND: `key` is a peer's rkey to invalidate on arrival */
 #define XP_F_IMMEDIATE 0x0020u /* SEND, WRITE: `key` is immediate data */
-#define XP_F_LINK 0x0040u      /* GRANT: patch the token into the next SEND (feature "link") */
-#define XP_F_EXPLAIN 0x0080u   /* keep the plan taken for a later query (feature "explain") */
+/*
+ * GRANT: write fields of its token into the message of the endpoint's next SEND (feature "link").
+ * Its remote segments say which, 1 to XP_PATCHES_MAX: address = offset in the message, length =
+ * width in bytes (3, 4, 8), key = enum xp_patch_field, with XP_PATCH_BIG_ENDIAN or without.
+ */
+#define XP_F_LINK 0x0040u
+#define XP_F_EXPLAIN 0x0080u   /* keep the plan taken, for the table "plans" (feature "explain") */
 #define XP_F_GRANT_READ 0x0100u  /* GRANT: the peer may READ the bytes */
 #define XP_F_GRANT_WRITE 0x0200u /* GRANT: the peer may WRITE them; exactly one of the two */
 #define XP_F_ALL 0x03ffu
@@ -61,7 +66,16 @@ enum xp_cancelled {
 	XP_CANCEL_TOO_LATE = 3,      /* it completed first */
 };
 
-#define XP_SEGMENTS_MAX 4096u   /* a side */
+#define XP_PATCHES_MAX 3u
+#define XP_PATCH_BIG_ENDIAN 0x100u
+enum xp_patch_field {
+	XP_FIELD_ADDRESS = 0,
+	XP_FIELD_LENGTH = 1,
+	XP_FIELD_RKEY = 2,
+	XP_FIELD_COUNT
+};
+
+#define XP_SEGMENTS_MAX 4096u	/* a side */
 #define XP_SEGMENTS_INLINE 64u  /* a side; longer lists go by reference */
 #define XP_MESSAGE_BYTES_MAX (UINT64_C(1) << 40)
 
@@ -90,7 +104,7 @@ struct xp_request {
 	uint32_t endpoint;      /* its number */
 	uint32_t key;           /* rkey to invalidate; immediate data; REVOKE: grant number */
 	uint32_t local_count;   /* segments, 0 to XP_SEGMENTS_MAX */
-	uint32_t remote_count;  /* READ and WRITE only */
+	uint32_t remote_count;  /* READ and WRITE; GRANT with XP_F_LINK: its patches */
 	uint32_t list_buffer;   /* 0 = inline */
 	uint32_t reserved1;
 	uint64_t list_offset;

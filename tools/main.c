@@ -51,8 +51,35 @@ static const struct command commands[] = {
 	{"buffers", tool_table, 0, -1, "", "Shows the memory that is shared with the daemon.\n"},
 	{"listeners", tool_table, 0, -1, "", "Shows where programs wait for peers.\n"},
 	{"grants", tool_table, 0, -1, "", "Shows what peers may reach, without keys.\n"},
+	{"keys", tool_keys, 0, -1, "[--history] [OPTION...]",
+	 "Shows the keys that devices and peers can use, by numbers that stand for them; or what has\n"
+	 "become of keys, the newest last.\n\n"
+	 "  --history             what has become of them\n"
+	 "  --buffer SESSION:BUFFER[:OFFSET+LENGTH]\n"
+	 "                        of this buffer, or of this part of it\n"
+	 "  --peer ADDRESS[:PORT] of this peer\n"
+	 "  --client SESSION      of this session, see 'sessions'\n"
+	 "  --uid UID             of this user\n"
+	 "  --key NUMBER          of this one\n"},
+	{"pools", tool_table, 0, -1, "",
+	 "Shows what is kept ready for endpoints, and what waits for it.\n"},
 	{"quotas", tool_table, 0, -1, "", "Shows the limits of users and what is used of them.\n"},
+	{"costs", tool_table, 0, -1, "",
+	 "Shows what things cost on each device, as it was measured or is assumed.\n"},
+	{"plans", tool_table, 0, -1, "",
+	 "Shows how transfers were carried that asked for that (XFER_EXPLAIN), and why not otherwise.\n"},
+	{"explain", tool_explain, 0, -1,
+	 "--op OP --local LIST [--remote LIST] [--device NAME | --profile NAME]",
+	 "Shows how the daemon would carry a transfer, and why not otherwise. Nothing is moved.\n\n"
+	 "  --op OP               read, write, send or recv\n"
+	 "  --local LIST          the pieces of this side's memory, such as 9x4096,1x13 or 2x64K; no\n"
+	 "                        two are neighbours\n"
+	 "  --remote LIST         of the peer's, for read and write\n"
+	 "  --device NAME         on this one, see 'devices' (iwarp)\n"
+	 "  --profile NAME        on a device like that, see rdmaxferd.conf(5)\n"},
 	{"end-session", tool_admin, ADMIN_ONLY, 1, "SESSION", "Ends a session, see 'sessions'.\n"},
+	{"measure", tool_admin, ADMIN_ONLY, 1, "DEVICE",
+	 "Finds out anew what things cost on a device, see 'costs'.\n"},
 	{"disconnect-endpoint", tool_admin, ADMIN_ONLY, 2, "SESSION ENDPOINT",
 	 "Ends a connection, see 'endpoints'.\n"},
 	{"log-level", tool_admin, ADMIN_ONLY, 1, "err|warning|notice|info|debug",
@@ -66,7 +93,18 @@ enum {
 	OPT_LISTEN,
 	OPT_WRITABLE,
 	OPT_CLIENTS,
-	OPT_SYNC
+	OPT_SYNC,
+	OPT_HISTORY, /* of keys */
+	OPT_BUFFER,
+	OPT_PEER,
+	OPT_CLIENT,
+	OPT_UID,
+	OPT_KEY,
+	OPT_OP, /* of explain; from here on */
+	OPT_LOCAL,
+	OPT_REMOTE,
+	OPT_DEVICE,
+	OPT_PROFILE
 };
 
 static const struct option options[] = {
@@ -82,6 +120,17 @@ static const struct option options[] = {
 	{"writable", no_argument, NULL, OPT_WRITABLE},
 	{"clients", required_argument, NULL, OPT_CLIENTS},
 	{"sync", no_argument, NULL, OPT_SYNC},
+	{"op", required_argument, NULL, OPT_OP},
+	{"local", required_argument, NULL, OPT_LOCAL},
+	{"remote", required_argument, NULL, OPT_REMOTE},
+	{"device", required_argument, NULL, OPT_DEVICE},
+	{"profile", required_argument, NULL, OPT_PROFILE},
+	{"history", no_argument, NULL, OPT_HISTORY},
+	{"buffer", required_argument, NULL, OPT_BUFFER},
+	{"peer", required_argument, NULL, OPT_PEER},
+	{"client", required_argument, NULL, OPT_CLIENT},
+	{"uid", required_argument, NULL, OPT_UID},
+	{"key", required_argument, NULL, OPT_KEY},
 	{NULL, 0, NULL, 0},
 };
 
@@ -172,17 +221,47 @@ static int misplaced(const struct tool *t, const struct command *command, int op
 {
 	const bool serve = command && command->run == tool_serve;
 	const bool get = command && command->run == tool_get;
+	const bool explain = command && command->run == tool_explain;
 	const bool devices = command && command->run == tool_devices;
+	const bool keys = command && command->run == tool_keys;
 	const char *name = NULL;
 
 	for (const struct option *o = options; o->name; o++)
 		if (o->val == opt)
 			name = o->name;
-	if (opt == 'v' ? devices : opt < OPT_LISTEN || serve || (get && opt == OPT_SYNC))
+	if (opt == 'v' ? devices
+	    : opt >= OPT_OP ? explain
+	    : opt >= OPT_HISTORY ? keys
+				 : opt < OPT_LISTEN || serve || (get && opt == OPT_SYNC))
 		return TOOL_OK;
 	if (!command)
 		return tool_usage(t, "option '--%s' belongs behind its command", name);
 	return tool_usage(t, "there is no option '--%s' here", name);
+}
+
+/* One of what is asked about keys. */
+static void parse_about(struct tool *t, int opt)
+{
+	switch (opt) {
+	case OPT_HISTORY:
+		t->history = true;
+		break;
+	case OPT_BUFFER:
+		t->buffer = optarg;
+		break;
+	case OPT_PEER:
+		t->peer = optarg;
+		break;
+	case OPT_CLIENT:
+		t->session = optarg;
+		break;
+	case OPT_UID:
+		t->uid = optarg;
+		break;
+	default:
+		t->key = optarg;
+		break;
+	}
 }
 
 /*
@@ -221,6 +300,29 @@ static int parse_options(struct tool *t, const struct command *command, int argc
 			break;
 		case OPT_SYNC:
 			t->sync = true;
+			break;
+		case OPT_OP:
+			t->op = optarg;
+			break;
+		case OPT_LOCAL:
+			t->local = optarg;
+			break;
+		case OPT_REMOTE:
+			t->remote = optarg;
+			break;
+		case OPT_DEVICE:
+			t->device = optarg;
+			break;
+		case OPT_PROFILE:
+			t->profile = optarg;
+			break;
+		case OPT_HISTORY:
+		case OPT_BUFFER:
+		case OPT_PEER:
+		case OPT_CLIENT:
+		case OPT_UID:
+		case OPT_KEY:
+			parse_about(t, opt);
 			break;
 		case 'j':
 			t->json = true;

@@ -16,6 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *format_ms(unsigned long long v, char *buf, size_t size)
+{
+	if (v >= 1000)
+		snprintf(buf, size, "%.1f s", (double)v / 1e3);
+	else
+		snprintf(buf, size, "%llu ms", v);
+	return buf;
+}
+
 /* "1.5 GiB", "2.0 ms", "812" from a plain number and its unit. */
 static const char *format_number(const char *cell, const char *unit, char *buf, size_t size)
 {
@@ -28,6 +37,8 @@ static const char *format_number(const char *cell, const char *unit, char *buf, 
 		return cell;
 	if (strcmp(unit, "bytes") == 0)
 		return xc_size_format(v, buf, size);
+	if (strcmp(unit, "ms") == 0)
+		return format_ms(v, buf, size);
 	if (strcmp(unit, "ns") != 0)
 		return cell;
 	if (v >= 1000000000)
@@ -44,7 +55,7 @@ static const char *format_number(const char *cell, const char *unit, char *buf, 
 /* Sentences wrap where a terminal is too narrow for them. */
 static bool is_prose(const struct xfer_table *in, size_t column)
 {
-	static const char *const prose[] = {"asked", "claimed", "seen", "consequence"};
+	static const char *const prose[] = {"asked", "claimed", "seen", "consequence", "why"};
 	const char *name = xfer_table_column_name(in, column);
 
 	for (size_t i = 0; i < XC_ARRAY_SIZE(prose); i++)
@@ -139,12 +150,17 @@ static int print_table(const struct tool *t, const char *name, const struct xfer
 	return r;
 }
 
-static int query_and_print(const struct tool *t, struct xfer_client *client, const char *name)
+int tool_print_answer(const struct tool *t, struct xfer_client *client, const char *name,
+		      const char *const *arguments, size_t n_arguments)
 {
 	struct xfer_table *table;
 	const char *text = "";
-	int r = xfer_query(client, name, &table);
+	int r = xfer_query_about(client, name, arguments, n_arguments, &table);
 
+	if (r == -EINVAL) {
+		xfer_last_error(&text);
+		return tool_usage(t, "%s", text[0] ? text : xfer_strerror(r));
+	}
 	if (r < 0) {
 		xfer_last_error(&text);
 		return tool_error(t, "%s", text[0] ? text : xfer_strerror(r));
@@ -156,7 +172,9 @@ static int query_and_print(const struct tool *t, struct xfer_client *client, con
 	return r;
 }
 
-int tool_table(const struct tool *t)
+/* One table, asked about so much. */
+static int one_table(const struct tool *t, const char *name, const char *const *arguments,
+		     size_t n_arguments)
 {
 	struct xfer_client *client;
 	int r;
@@ -166,9 +184,38 @@ int tool_table(const struct tool *t)
 	client = tool_client(t);
 	if (!client)
 		return TOOL_FAILED;
-	r = query_and_print(t, client, t->command);
+	r = tool_print_answer(t, client, name, arguments, n_arguments);
 	xfer_client_free(client);
 	return r;
+}
+
+int tool_table(const struct tool *t)
+{
+	return one_table(t, t->command, NULL, 0);
+}
+
+int tool_keys(const struct tool *t)
+{
+	const struct {
+		const char *name, *value;
+	} about[] = {
+		{"buffer", t->buffer}, {"peer", t->peer}, {"session", t->session},
+		{"uid", t->uid},       {"key", t->key},
+	};
+	char texts[XC_ARRAY_SIZE(about)][128];
+	const char *arguments[XC_ARRAY_SIZE(about)];
+	size_t n = 0;
+
+	for (size_t i = 0; i < XC_ARRAY_SIZE(about); i++) {
+		if (!about[i].value)
+			continue;
+		if (strlen(about[i].value) > 100)
+			return tool_usage(t, "what is said of the %s is too long", about[i].name);
+		snprintf(texts[n], sizeof(texts[n]), "%s=%s", about[i].name, about[i].value);
+		arguments[n] = texts[n];
+		n++;
+	}
+	return one_table(t, t->history ? "key-history" : "keys", arguments, n);
 }
 
 int tool_devices(const struct tool *t)
@@ -185,11 +232,11 @@ int tool_devices(const struct tool *t)
 		return TOOL_FAILED;
 	/* JSON is one value. */
 	if (!t->json) {
-		r = query_and_print(t, client, "devices");
+		r = tool_print_answer(t, client, "devices", NULL, 0);
 		putchar('\n');
 	}
 	if (r == TOOL_OK)
-		r = query_and_print(t, client, "device-facts");
+		r = tool_print_answer(t, client, "device-facts", NULL, 0);
 	xfer_client_free(client);
 	return r;
 }

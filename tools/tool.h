@@ -24,6 +24,11 @@ struct tool {
 	uint64_t clients_max;
 	/* serve, get */
 	bool sync;
+	/* explain */
+	const char *op, *local, *remote, *device, *profile;
+	/* keys: what is asked; NULL: all */
+	bool history;
+	const char *buffer, *peer, *session, *uid, *key;
 	/* what stands after the options */
 	char **arguments;
 	int n_arguments;
@@ -64,6 +69,12 @@ int tool_put(const struct tool *t);
 int tool_serve(const struct tool *t);
 int tool_table(const struct tool *t);
 int tool_devices(const struct tool *t);
+int tool_keys(const struct tool *t);
 int tool_admin(const struct tool *t);
+int tool_explain(const struct tool *t);
+
+/* Prints a table that was asked about these arguments. TOOL_OK, or TOOL_FAILED with a sentence. */
+int tool_print_answer(const struct tool *t, struct xfer_client *client, const char *table,
+		      const char *const *arguments, size_t n_arguments);
 
 #endif

@@ -82,6 +82,25 @@ static void log_level(struct xd_call *call, const char *const *arguments)
 		      arguments[0]);
 }
 
+static void measure(struct xd_call *call, const char *const *arguments)
+{
+	struct xd_core *core = call->session->core;
+	int r;
+
+	for (uint32_t i = 0; i < core->n_fabrics; i++) {
+		if (strcmp(core->caps[i].name, arguments[0]) != 0)
+			continue;
+		r = xd_core_measure(core, i);
+		xd_call_reply(call, r,
+			      r == -EALREADY	 ? "device %.40s is being measured already"
+			      : r == -EOPNOTSUPP ? "the costs of device %.40s are fixed"
+						 : "device %.40s cannot be measured",
+			      arguments[0]);
+		return;
+	}
+	xd_call_reply(call, -ENOENT, "there is no device %.40s", arguments[0]);
+}
+
 static const struct {
 	const char *verb, *usage;
 	size_t n;
@@ -90,6 +109,7 @@ static const struct {
 	{ "end-session", "end-session NUMBER", 1, end_session },
 	{ "disconnect-endpoint", "disconnect-endpoint SESSION ENDPOINT", 2, disconnect_endpoint },
 	{ "log-level", "log-level err|warning|notice|info|debug", 1, log_level },
+	{ "measure", "measure DEVICE", 1, measure },
 };
 
 void xd_session_admin(struct xd_session *s, uint64_t serial, const char *verb,
@@ -114,7 +134,7 @@ void xd_session_admin(struct xd_session *s, uint64_t serial, const char *verb,
 		return;
 	}
 	xd_call_reply(call, -EINVAL,
-		      "there is no verb %.40s; there are end-session, disconnect-endpoint and "
-		      "log-level",
+		      "there is no verb %.40s; there are end-session, disconnect-endpoint, "
+		      "log-level and measure",
 		      verb);
 }

@@ -4,33 +4,40 @@
 
 #include "common/assert.h"
 #include "daemon/core/buffer.h"
+#include "daemon/core/limits.h"
+#include "daemon/core/link.h"
 #include "daemon/core/sabotage.h"
 #include "daemon/core/stage.h"
+#include "daemon/core/temporary.h"
 
 /* From a plan to work requests: addresses and keys that a device understands. */
 
 /* ------------------------------------------------------------------ the plan */
 
+/* The most that the slabs which it would go through hold. */
+static uint64_t stage_bytes(const struct xd_transfer *t)
+{
+	const struct xd_ring *ring = &t->endpoint->rings[XD_RING_RECV];
+
+	/* A SEND is one piece, for which the ring grows as far as its user may pin memory. */
+	if (t->request.opcode == XP_OP_SEND)
+		return t->session->payer.user->limits.value[XD_LIMIT_pinned];
+	if (t->request.opcode != XP_OP_RECV)
+		return XD_STAGE_RING_BYTES;
+	return ring->ready ? ring->slab->size_bytes : 0;
+}
+
 void xd_transfer_limits(const struct xd_transfer *t, struct xd_plan_limits *ret)
 {
-	const struct xd_endpoint *ep = t->endpoint;
-	const struct fabric_caps *caps = xd_ep_caps(ep);
-
-	*ret = (struct xd_plan_limits){ .wr_bytes = caps->max_message_bytes,
-					.max_sge = caps->max_sge,
-					.stage_bytes = XD_STAGE_RING_BYTES,
-					.stage = t->plan.rung == XD_RUNG_STAGE };
-	if (t->request.opcode == XP_OP_READ) {
-		ret->max_sge = caps->max_sge_rd;
-		ret->short_in_page = caps->short_read_in_page && !XD_SABOTAGE("cross-a-page");
-	} else if (t->request.opcode == XP_OP_RECV) {
-		ret->max_sge = caps->max_recv_sge;
-		ret->stage_bytes = ep->rings[XD_RING_RECV].ready
-					   ? ep->rings[XD_RING_RECV].slab->size_bytes
-					   : 0;
-	}
-	if (t->request.remote_count)
-		ret->wr_bytes = xc_min_u64(ret->wr_bytes, XD_PLAN_WR_BYTES_MAX);
+	xd_plan_limits_of(xd_ep_caps(t->endpoint), t->request.opcode, stage_bytes(t), ret);
+	ret->force = t->session->core->quota.policy->force;
+	if (t->no_ranges)
+		ret->ranges = 0;
+	ret->no_keys |= t->no_keys;
+	if (XD_SABOTAGE("trust-a-device"))
+		ret->no_keys = t->no_keys;
+	if (XD_SABOTAGE("cross-a-page"))
+		ret->short_in_page = false;
 }
 
 void xd_transfer_shape(const struct xd_transfer *t, struct xd_shape *ret)
@@ -44,18 +51,17 @@ void xd_transfer_shape(const struct xd_transfer *t, struct xd_shape *ret)
 	};
 }
 
-int xd_transfer_plan(struct xd_transfer *t, bool stage)
+int xd_transfer_plan(struct xd_transfer *t)
 {
-	const struct fabric_caps *caps = xd_ep_caps(t->endpoint);
 	struct xd_plan_limits limits;
 	struct xd_shape shape;
+	int r;
 
 	xd_transfer_limits(t, &limits);
 	xd_transfer_shape(t, &shape);
-	/* A sink that the peer may write is never client memory. */
-	limits.stage = stage || (xd_must_stage(caps) && !XD_SABOTAGE("trust-a-device")) ||
-		       (t->request.opcode == XP_OP_READ && caps->read_sink_remote_write);
-	return xd_plan_make(&shape, &limits, &t->plan);
+	r = xd_plan_make(&shape, &limits, &t->plan, NULL);
+	t->planned |= r == 0;
+	return r;
 }
 
 /* What the planner asks of a transfer, again and again the same. */
@@ -101,22 +107,51 @@ static int want_keys(struct xd_transfer *t, bool wait)
 	return ret;
 }
 
-/* Pieces in buffers become SGEs in the address space of the buffers' registrations. */
-static void to_sges(const struct xd_endpoint *ep, const struct xd_piece *p, struct ibv_sge *ret)
+/* In the address space of its buffer's registration, or of a key of the transfer's own. */
+static struct ibv_sge to_sge(const struct xd_transfer *t, const struct xp_segment *piece)
 {
-	for (uint32_t i = 0; i < p->n_sge; i++) {
-		struct xd_buffer *b = xd_buffer_get(ep->session, p->sge[i].key);
-		const struct ibv_mr *mr;
+	const struct xd_endpoint *ep = t->endpoint;
+	uint64_t offset = piece->address + XD_SABOTAGE("shift-a-piece");
+	const struct ibv_mr *mr;
+
+	if (t->temporaries) {
+		const struct xd_temporary *k = xd_temporary_of(t, piece);
+
+		mr = k->mr;
+		offset -= k->run.offset;
+	} else {
+		struct xd_buffer *b = xd_buffer_get(ep->session, piece->key);
 
 		xc_assert(b);
 		mr = xd_key_get(ep->pd, b)->mr;
-		ret[i] = (struct ibv_sge){
-			.addr = (uintptr_t)mr->addr + p->sge[i].address +
-				XD_SABOTAGE("shift-a-piece"),
-			.length = p->sge[i].length,
-			.lkey = mr->lkey,
-		};
 	}
+	return (struct ibv_sge){
+		.addr = (uintptr_t)mr->addr + offset,
+		.length = piece->length,
+		.lkey = mr->lkey,
+	};
+}
+
+/* The segments of a work request whose first byte is the transfer's byte `at`. Returns how many. */
+static int to_sges(const struct xd_transfer *t, const struct xd_piece *p, uint64_t at,
+		   struct ibv_sge *ret)
+{
+	const struct ibv_mr *mr;
+
+	if (t->plan.rung != XD_RUNG_INDIRECT) {
+		for (uint32_t i = 0; i < p->n_sge; i++)
+			ret[i] = to_sge(t, &p->sge[i]);
+		return (int)p->n_sge;
+	}
+	if (!p->bytes)
+		return 0;
+	mr = xd_temporary_of(t, NULL)->mr;
+	*ret = (struct ibv_sge){
+		.addr = (uintptr_t)mr->addr + at,
+		.length = (uint32_t)p->bytes,
+		.lkey = mr->lkey,
+	};
+	return 1;
 }
 
 /* ------------------------------------------------------------------ work requests */
@@ -163,16 +198,33 @@ static int build_staged(struct xd_transfer *t, const struct xd_cursor *from,
 	struct xd_wqe *w = &c->wqe[i];
 	int r;
 
-	if (kind == XD_RING_OUT && !xd_may_copy(t->session->core))
-		return -EINTR;
-	r = xd_stage_take(t->endpoint, kind, piece->bytes, w);
-	if (r == 0 && kind == XD_RING_OUT)
-		r = xd_stage_gather(t, *from, w);
+	if (kind == XD_RING_OUT)
+		r = xd_stage_gather(t, *from, piece->bytes, w);
+	else
+		r = xd_stage_take(t->endpoint, kind, piece->bytes, w);
 	if (r < 0)
 		return r;
 	w->arrived = kind == XD_RING_IN ? w->bytes : 0;
 	c->wr[i].num_sge = xd_stage_sge(t->endpoint, w, c->sge[i]);
 	return 0;
+}
+
+/* Its bytes go with it: they are taken as they are now, and no key is needed. */
+static int build_inline(struct xd_transfer *t, struct xd_chain *c, uint32_t i)
+{
+	struct ibv_send_wr *wr = &c->wr[i];
+	int r;
+
+	if (!xd_may_copy(t->session->core))
+		return -EINTR;
+	xc_assert(t->bytes <= sizeof(c->inline_data));
+	r = xd_stage_copy_in(t, (struct xd_cursor){ 0 }, c->inline_data,
+			     t->bytes - XD_SABOTAGE("forget-the-last-byte"));
+	c->sge[i][0] = (struct ibv_sge){ .addr = (uintptr_t)c->inline_data,
+					 .length = (uint32_t)t->bytes };
+	wr->num_sge = 1;
+	wr->send_flags |= IBV_SEND_INLINE;
+	return r;
 }
 
 /* The next one that the plan counts. 0 or as build_staged(). */
@@ -182,7 +234,7 @@ static int build_planned(struct xd_transfer *t, const struct planned *p, struct 
 	struct ibv_send_wr *wr = &c->wr[i];
 	struct xd_cursor from = *cursor;
 	struct xd_piece piece;
-	bool more = xd_plan_next(&p->shape, &p->limits, cursor, &piece);
+	bool more = xd_plan_next(&p->shape, &p->limits, t->plan.rung, cursor, &piece);
 	int r = 0;
 
 	xc_assert(more);
@@ -190,12 +242,12 @@ static int build_planned(struct xd_transfer *t, const struct planned *p, struct 
 	wr->sg_list = c->sge[i];
 	wr->wr.rdma.remote_addr = piece.remote_address;
 	wr->wr.rdma.rkey = piece.rkey;
-	if (p->limits.stage) {
+	if (t->plan.rung == XD_RUNG_STAGE)
 		r = build_staged(t, &from, &piece, c, i);
-	} else {
-		to_sges(t->endpoint, &piece, c->sge[i]);
-		wr->num_sge = (int)piece.n_sge;
-	}
+	else if (t->plan.rung == XD_RUNG_INLINE)
+		r = build_inline(t, c, i);
+	else
+		wr->num_sge = to_sges(t, &piece, from.bytes, c->sge[i]);
 	return r;
 }
 
@@ -226,20 +278,50 @@ static int build_one(struct xd_transfer *t, const struct planned *p, struct xd_c
 	return r;
 }
 
-/* Before the first of its work requests: straight from client memory, or through a slab? */
+/* The keys that its plan needs. 0, -EINPROGRESS, or why there are none. */
+static int have_keys(struct xd_transfer *t, bool wait)
+{
+	if (xd_uses_keys(t))
+		return want_keys(t, wait);
+	if (t->plan.keys)
+		return xd_temporaries_make(t);
+	return 0;
+}
+
+/*
+ * Exhaustion demotes (I8): where a key over ranges was refused there are other ways by keys, and
+ * where keys are refused there are slabs. False: nothing else can carry it, and it stays as it is.
+ */
+static bool demote(struct xd_transfer *t)
+{
+	bool *what = t->plan.rung == XD_RUNG_INDIRECT ? &t->no_ranges : &t->no_keys;
+
+	t->refused = false;
+	if (XD_SABOTAGE("never-demote"))
+		return false;
+	*what = true;
+	if (xd_transfer_plan(t) == 0) {
+		xd_core_count(t->session->core, XD_COUNTER_plans_demoted, 1);
+		return true;
+	}
+	*what = false;
+	return false;
+}
+
+/* Before the first of its work requests: the keys that its plan needs, or another plan. */
 static int choose(struct xd_transfer *t)
 {
 	int r;
 
-	if (t->posted > 0 || t->plan.rung == XD_RUNG_STAGE)
+	if (t->posted > 0)
 		return XD_BUILT;
-	r = want_keys(t, true);
-	if (r == 0)
-		return XD_BUILT;
-	if (r == -EINPROGRESS)
-		return XD_BUILD_PENDING;
-	/* Exhaustion demotes (I8); what a slab cannot carry waits. */
-	return xd_transfer_plan(t, true) == 0 ? XD_BUILT : XD_BUILD_WAIT;
+	while ((r = t->refused ? -ENOMEM : have_keys(t, true)) < 0) {
+		if (r == -EINPROGRESS)
+			return XD_BUILD_PENDING;
+		if (!demote(t))
+			return XD_BUILD_WAIT;
+	}
+	return XD_BUILT;
 }
 
 static int not_built(int r)
@@ -275,7 +357,8 @@ bool xd_waits_at_fence(const struct xd_transfer *t)
 		const struct xd_wqe *w = &ep->sq[i % ep->sq_depth];
 
 		if (w->transfer && w->transfer->request.opcode == XP_OP_READ &&
-		    (w->ring != XD_RINGS || t->plan.rung == XD_RUNG_STAGE))
+		    (w->ring != XD_RINGS || t->plan.rung == XD_RUNG_STAGE ||
+		     t->plan.rung == XD_RUNG_INLINE))
 			return true;
 	}
 	return false;
@@ -292,15 +375,23 @@ int xd_chain_build(struct xd_transfer *t, uint32_t room, struct xd_chain *c)
 	c->n = 0;
 	if (r != XD_BUILT)
 		return r;
+	if (XD_SABOTAGE("look-again") && t->request.list_buffer)
+		xd_copy(xd_buffer_get(t->session, t->request.list_buffer), t->request.list_offset,
+			t->segments, sizeof(*t->segments), false);
 	/* The end of the READ pumps. */
 	if (xd_waits_at_fence(t))
 		return XD_BUILD_PENDING;
+	if (!xc_list_empty(&t->links) && !XD_SABOTAGE("send-without-token")) {
+		r = xd_links_patch(t);
+		if (r < 0)
+			return not_built(r);
+	}
 	plan_of(t, &p);
-	c->ring = !p.limits.stage		    ? XD_RINGS
+	c->ring = t->plan.rung != XD_RUNG_STAGE	    ? XD_RINGS
 		  : t->request.opcode == XP_OP_READ ? XD_RING_IN
 						    : XD_RING_OUT;
 	if (c->ring != XD_RINGS)
-		c->mark = xd_ring_mark(&ep->rings[c->ring]);
+		c->mark = t->gather.taken ? t->gather.mark : xd_ring_mark(&ep->rings[c->ring]);
 	n = xc_min_u32(xc_min_u32(room, xd_transfer_wrs(t) - t->posted), XD_CHAIN_MAX);
 	while (c->n < n) {
 		r = build_one(t, &p, &cursor, c, c->n);
@@ -322,6 +413,8 @@ void xd_chain_undo(struct xd_endpoint *ep, const struct xd_chain *c, uint32_t po
 
 	if (!ring || posted == c->n)
 		return;
+	/* With it goes the place of what is being gathered behind this chain. */
+	c->wqe[0].transfer->gather.taken = false;
 	xd_ring_rewind(ring, c->mark);
 	for (uint32_t i = 0; i < posted; i++)
 		if (c->wqe[i].ring == c->ring && c->wqe[i].bytes)
@@ -337,16 +430,17 @@ int xd_recv_build(struct xd_transfer *t, struct ibv_sge *sge, int *ret_num_sge,
 	int r;
 
 	*ret_wqe = (struct xd_wqe){ .transfer = t, .ring = XD_RINGS };
-	if (t->plan.rung != XD_RUNG_STAGE && want_keys(t, false) == 0) {
-		plan_of(t, &p);
-		xd_plan_next(&p.shape, &p.limits, &t->cursor, &piece);
-		to_sges(ep, &piece, sge);
-		*ret_num_sge = (int)piece.n_sge;
-		return 0;
-	}
 	/* A RECV never waits: what was reserved with the endpoint takes it, or it is refused. */
-	if (xd_transfer_plan(t, true) < 0)
-		return -EAGAIN;
+	while (t->plan.rung != XD_RUNG_STAGE) {
+		if (have_keys(t, false) == 0) {
+			plan_of(t, &p);
+			xd_plan_next(&p.shape, &p.limits, t->plan.rung, &t->cursor, &piece);
+			*ret_num_sge = to_sges(t, &piece, 0, sge);
+			return 0;
+		}
+		if ((t->temporaries && !xd_temporaries_kill(t)) || !demote(t))
+			return -EAGAIN;
+	}
 	r = xd_stage_take(ep, XD_RING_RECV, t->bytes, ret_wqe);
 	ret_wqe->transfer = t;
 	if (r < 0)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/assert.h"
+#include "daemon/core/audited.h"
 #include "daemon/core/grant.h"
 #include "daemon/core/stage.h"
 
@@ -112,11 +113,13 @@ static void filled(struct xd_grant *g, int status)
 {
 	const struct fabric_ref *f = xd_ep_fabric(g->endpoint);
 	uint64_t length = XD_SABOTAGE("widen-a-bound") ? g->slab->size_bytes : g->length;
+	uint64_t iova = XD_SABOTAGE("tell-an-address") ? (uintptr_t)g->slab->memory : COPIED_IOVA;
 	int r = status;
 
 	if (r == 0 && g->state != XD_GRANT_KILLING) {
 		g->done.fn = registered;
-		r = f->ops->mr_reg(g->endpoint->pd->pd, g->slab->region, 0, length, COPIED_IOVA,
+		xd_audited_grant(g, XD_AUDIT_COPY);
+		r = f->ops->mr_reg(g->endpoint->pd->pd, g->slab->region, 0, length, iova,
 				   xd_grant_access(g), &g->done, &g->mr);
 	}
 	if (r == -EINPROGRESS)
@@ -150,10 +153,22 @@ static void copied(struct xd_grant *g, int status)
 	}
 }
 
+/* The piece of client memory at its byte `at`, up to the end of its range. */
+static struct xp_segment piece_at(const struct xd_grant *g, uint64_t at)
+{
+	const struct xp_segment *r = g->ranges;
+
+	for (; at >= r->length; r++)
+		at -= r->length;
+	return (struct xp_segment){ r->address + at, r->length - (uint32_t)at, r->key };
+}
+
 /* A quantum of the first copy. */
 static void copy_some(struct xd_grant *g)
 {
-	uint64_t at = g->copied_bytes, n = xc_min_u64(g->length - at, COPY_BYTES);
+	uint64_t at = g->copied_bytes;
+	struct xp_segment piece = piece_at(g, at);
+	uint64_t n = xc_min_u64(piece.length, COPY_BYTES);
 	uint8_t *memory = (uint8_t *)g->slab->memory + at;
 	bool fill = g->copying == XD_COPY_FILL;
 	int r = 0;
@@ -163,7 +178,7 @@ static void copy_some(struct xd_grant *g)
 		return;
 	}
 	if (!fill || !g->write)
-		r = xd_copy(g->buffer, g->offset + at, memory, n, !fill);
+		r = xd_copy(xd_buffer_get(g->session, piece.key), piece.address, memory, n, !fill);
 	else if (!XD_SABOTAGE("leave-what-was"))
 		memset(memory, 0, n); /* one that was used before */
 	g->copied_bytes += n;

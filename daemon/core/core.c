@@ -9,6 +9,7 @@
 #include "daemon/core/endpoint.h"
 #include "daemon/core/grant.h"
 #include "daemon/core/stage.h"
+#include "daemon/core/temporary.h"
 
 #define POLL_BATCH 64
 /* Requests ended in a turn because their endpoint does; about a millisecond's work. */
@@ -41,6 +42,11 @@ int xd_core_new(const struct xd_engine_ref *engine, const struct xd_policy *poli
 
 	if (!core)
 		return -ENOMEM;
+	core->audit = xd_audit_new();
+	if (!core->audit) {
+		free(core);
+		return -ENOMEM;
+	}
 	core->magic = XD_CORE_MAGIC;
 	core->engine = *engine;
 	core->drain.fired = drain_over;
@@ -51,6 +57,7 @@ int xd_core_new(const struct xd_engine_ref *engine, const struct xd_policy *poli
 	xc_list_init(&core->staging);
 	xc_list_init(&core->spare);
 	xc_list_init(&core->spare_grants);
+	xc_list_init(&core->spare_temporaries);
 	xc_slots_init(&core->qps, XC_SLOTS_MAX);
 	*ret = core;
 	return 0;
@@ -67,15 +74,19 @@ int xd_core_add_fabric(struct xd_core *core, const struct fabric_ref *fabric)
 	caps->max_sge_rd = xc_min_u32(caps->max_sge_rd, XD_PLAN_SGE_MAX);
 	caps->max_recv_sge = xc_min_u32(caps->max_recv_sge, XD_PLAN_SGE_MAX);
 	core->told[core->n_fabrics] = *caps;
-	/* Through a slab a message may be of many pieces, and is no longer than the ring. */
+	/* Through a slab a message may be of many pieces. */
 	if (xd_must_stage(caps)) {
 		struct fabric_caps *told = &core->told[core->n_fabrics];
 
 		told->max_sge = told->max_recv_sge = XP_SEGMENTS_MAX;
-		told->max_message_bytes = xc_min_u64(told->max_message_bytes, XD_STAGE_RING_BYTES);
 	}
 	core->fabrics[core->n_fabrics++] = *fabric;
 	return 0;
+}
+
+void xd_core_set_likeness(struct xd_core *core, xd_likeness *like)
+{
+	core->like = like;
 }
 
 void xd_core_set_policy(struct xd_core *core, const struct xd_policy *policy)
@@ -192,6 +203,8 @@ void xd_core_free(struct xd_core *core)
 		free(xc_container_of(l, struct xd_transfer, link));
 	while ((l = xc_list_pop(&core->spare_grants)))
 		free(xc_container_of(l, struct xd_grant, link));
+	while ((l = xc_list_pop(&core->spare_temporaries)))
+		free(xc_container_of(l, struct xd_temporaries, link));
 	for (int i = 0; i < 2; i++) {
 		while (core->spare_lists[i]) {
 			void *next = *(void **)core->spare_lists[i];
@@ -204,6 +217,7 @@ void xd_core_free(struct xd_core *core)
 		core->fabrics[i].ops->close(core->fabrics[i].fabric);
 	xc_slots_done(&core->qps);
 	xd_quota_done(&core->quota);
+	xd_audit_free(core->audit);
 	core->magic = 0;
 	free(core);
 }

@@ -45,6 +45,18 @@ int xd_core_new(const struct xd_engine_ref *engine, const struct xd_policy *poli
 		struct xd_core **ret);
 const struct fabric_events *xd_core_fabric_events(void);
 int xd_core_add_fabric(struct xd_core *core, const struct fabric_ref *fabric); /* -ENOSPC */
+/*
+ * Makes *caps those of a device like the named one; -ENOENT with a sentence that lists the names
+ * there are. For questions only: no transfer is carried by such a device.
+ */
+typedef int xd_likeness(const char *name, struct fabric_caps *caps, char *ret_why, size_t size);
+void xd_core_set_likeness(struct xd_core *core, xd_likeness *like);
+/*
+ * Finds out anew what things cost in the fabric that was added so many others behind, in the
+ * background; until that is over the old prices hold. 0: it has begun, or is over. -EALREADY,
+ * -EOPNOTSUPP: they are fixed; or why it could not begin.
+ */
+int xd_core_measure(struct xd_core *core, uint32_t fabric);
 /* New limits and rules for what comes; what is in use stays. */
 void xd_core_set_policy(struct xd_core *core, const struct xd_policy *policy);
 

@@ -8,6 +8,7 @@
 
 #include "common/assert.h"
 #include "daemon/core/grant.h"
+#include "daemon/core/link.h"
 #include "daemon/core/sabotage.h"
 #include "daemon/core/stage.h"
 
@@ -92,7 +93,7 @@ void xd_endpoint_settle(struct xd_endpoint *ep)
 	if (ep->held)
 		return;
 	if (ep->state == XD_EP_ENDING && ep->flushed && !ep->busy && ep->n_grants == 0 &&
-	    xc_list_empty(&ep->ending_link) && pd_gone(ep)) {
+	    ep->n_temporaries == 0 && xc_list_empty(&ep->ending_link) && pd_gone(ep)) {
 		ep->state = XD_EP_ENDED;
 		if (ep->was_connected && !XD_SABOTAGE("end-unsaid"))
 			tell(ep, XD_EV_DISCONNECTED);
@@ -113,9 +114,11 @@ static void wind_up(struct xd_endpoint *ep)
 	if (ep->flushed || !xd_endpoint_retired(ep))
 		return;
 	ep->flushed = true;
+	xd_links_drop(&ep->links);
 	xd_endpoint_flush(ep, -XP_E_FLUSHED);
 	xc_list_for_each(g, &ep->grants, link)
-		xd_grant_kill(g);
+		if (!XD_SABOTAGE("leave-the-grants"))
+			xd_grant_kill(g);
 	xd_stage_free(ep);
 	xd_copied_free(ep);
 	if (ep->own_pd && ep->pd)
@@ -469,6 +472,7 @@ static void endpoint_init(struct xd_endpoint *ep, struct xd_session *s,
 	xc_list_init(&ep->out.link);
 	xc_list_init(&ep->waiting);
 	xc_list_init(&ep->grants);
+	xc_list_init(&ep->links);
 	xc_list_init(&ep->ending_link);
 	xc_list_init(&ep->staging_link);
 	xc_list_init(&ep->key_link);

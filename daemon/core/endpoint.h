@@ -123,7 +123,11 @@ struct xd_endpoint {
 	uint32_t sync_to, n_sync; /* up to which it goes out now, and grants that are left */
 
 	struct xc_list grants;
-	uint32_t n_grants;     /* those being killed counted in */
+	uint32_t n_grants;	/* those being killed counted in */
+	struct xc_list links;	/* GRANTs whose tokens go into the next SEND */
+	uint32_t n_links;
+	bool link_lost; /* one of them was refused: that SEND does not go */
+	uint32_t n_temporaries; /* transfers with keys of their own */
 	uint64_t progress_ns;  /* when something last completed */
 	struct xd_timer timer; /* connecting: its time-out; connected: the progress timer */
 

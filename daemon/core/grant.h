@@ -8,6 +8,9 @@
  * the endpoint. What carries it is as strong as the device was seen to be (enum fabric_keys): a
  * type-2 window, an MR of just its bytes, or an MR of a copy in a slab.
  *
+ * One over several pieces of memory is a key over ranges where the device has such, with a window
+ * bound to it where windows carry grants, or a copy.
+ *
  * A copied grant for READ shows the memory as it was at the GRANT. What a peer WRITEs into one goes
  * into client memory, all of the grant's bytes, before each RECV that arrives later completes, at
  * the REVOKE and at the deadline; bytes that the peer did not write are 0 then, for what was there
@@ -45,14 +48,19 @@ struct xd_grant {
 	bool hashed;
 	uint32_t number;
 	uint32_t rkey;
+	/* What it exposes, in order; the first in short. */
+	struct xp_segment *ranges, one;
+	uint32_t n_ranges;
 	struct xd_buffer *buffer;
 	uint64_t offset;
-	uint32_t length;
+	uint32_t length; /* of all of them */
 	bool write;
 	bool lived; /* it was told to its client */
 	enum xd_grant_state state;
 	struct xd_window *window; /* carried by a window */
-	struct ibv_mr *mr;	  /* else */
+	struct ibv_mr *mr;	  /* else; by a window: over its ranges, which it is bound to */
+	bool mr_due;		  /* the latter is being made */
+	bool mr_going;		  /* its deregistration is on its way */
 	struct fabric_done done;  /* of that */
 	struct xd_slab *slab;	  /* what is copied */
 	enum xd_copying copying;
@@ -64,6 +72,8 @@ struct xd_grant {
 	struct xd_transfer *revoke; /* waits for its death */
 	struct xd_timer timer;	    /* BINDING, LIVE: its deadline; REVOKING: when patience ends */
 	uint64_t lifetime_ms, deadline_ns; /* 0: the endpoint's */
+	struct xd_audit_key audit;	   /* of what carries it */
+	struct xd_audit_key bound_audit;   /* of what its window is bound to, over its ranges */
 };
 
 /* A GRANT at submission: checks it, and charges for the grant. 0, or a status with `why`

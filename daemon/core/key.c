@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/assert.h"
+#include "daemon/core/audited.h"
 #include "daemon/core/buffer.h"
 #include "daemon/core/grant.h"
 #include "daemon/core/sabotage.h"
@@ -93,14 +94,56 @@ struct xd_key *xd_key_get(const struct xd_pd *pd, struct xd_buffer *b)
 	struct xd_key *key = b->last_key;
 	struct xc_hash_node *n;
 
-	if (key && key->pd == pd)
+	if (key && key->pd == pd) {
+		key->used_turn = b->session->core->turn;
 		return key;
+	}
 	n = xc_hash_find(&pd->keys, b->number);
 	key = n ? xc_container_of(n, struct xd_key, hash) : NULL;
 	if (!key || key->state != XD_KEY_LIVE)
 		return NULL;
 	b->last_key = key;
+	key->used_turn = b->session->core->turn;
 	return key;
+}
+
+/* ------------------------------------------------------------------ making room */
+
+/* A registration whose end gives pinned memory back, and that nothing uses. */
+static struct xd_key *least_used(struct xd_session *s)
+{
+	struct xd_key *ret = NULL, *key;
+	struct xd_buffer *b;
+	uint32_t at = 0;
+
+	while ((b = xc_slots_next(&s->buffers, &at))) {
+		if ((b->users && !XD_SABOTAGE("evict-in-use")) || b->state != XD_BUFFER_LIVE)
+			continue;
+		xc_list_for_each(key, &b->keys, link)
+			if (key->state == XD_KEY_LIVE && key->pinned_bytes &&
+			    (!ret || key->used_turn < ret->used_turn))
+				ret = key;
+	}
+	return ret;
+}
+
+int xd_pin(struct xd_session *s, uint64_t bytes, char *why, size_t size)
+{
+	uint64_t freed = 0;
+	struct xd_key *key;
+	int r;
+
+	/* No more of them goes than makes room, even where none of it is there yet. */
+	while ((r = xd_charge(&s->payer, XD_LIMIT_pinned, bytes, why, size)) < 0) {
+		key = freed < bytes ? least_used(s) : NULL;
+		if (!key)
+			break;
+		freed += key->pinned_bytes;
+		xd_core_count(s->core, XD_COUNTER_keys_evicted, 1);
+		xd_audited_dying(s->core, &key->audit, XD_AUDIT_EVICTION);
+		xd_key_drop(key);
+	}
+	return r;
 }
 
 /* As the kernel counts: each registration pins the pages once more. */
@@ -116,7 +159,7 @@ static int charge(struct xd_key *key)
 		key->first = b->first_pinned = true;
 		return 0;
 	}
-	r = xd_charge(&s->payer, XD_LIMIT_pinned, b->size_bytes, NULL, 0);
+	r = xd_pin(s, b->size_bytes, NULL, 0);
 	if (r < 0)
 		return r;
 	key->pinned_bytes = b->size_bytes;
@@ -158,7 +201,9 @@ static void key_free(struct xd_key *key)
 	struct xd_buffer *b = key->buffer;
 	struct xd_pd *pd = key->pd;
 
+	xd_audited_gone(b->session->core, &key->audit);
 	uncharge(key);
+	pd->registered_bytes -= b->size_bytes;
 	if (key->state != XD_KEY_GOING)
 		xc_hash_remove(&pd->keys, &key->hash);
 	xc_list_remove(&key->link);
@@ -198,6 +243,7 @@ static void made(struct fabric_done *done, int status)
 		key_free(key);
 	} else {
 		key->state = XD_KEY_LIVE;
+		xd_audited_live(b->session->core, &key->audit);
 		if (key->unwanted)
 			xd_key_drop(key);
 	}
@@ -226,15 +272,19 @@ static int make(struct xd_pd *pd, struct xd_buffer *b, struct xd_key **ret)
 	}
 	xc_list_append(&b->keys, &key->link);
 	pd->n_objects++;
+	pd->registered_bytes += b->size_bytes;
 	xd_core_count(b->session->core, XD_COUNTER_keys, 1);
+	xd_audited_key(key);
 	if (core->caps[pd->fabric].keys == FABRIC_KEYS_WINDOW)
 		access |= IBV_ACCESS_MW_BIND;
 	r = core->fabrics[pd->fabric].ops->mr_reg(pd->pd, b->region, 0, b->size_bytes, b->iova,
 						  access, &key->done, &key->mr);
-	if (r == 0)
+	if (r == 0) {
 		key->state = XD_KEY_LIVE;
-	else if (r != -EINPROGRESS)
+		xd_audited_live(b->session->core, &key->audit);
+	} else if (r != -EINPROGRESS) {
 		key_free(key);
+	}
 	*ret = key;
 	return r;
 }
@@ -294,6 +344,7 @@ void xd_key_drop(struct xd_key *key)
 	}
 	xc_hash_remove(&key->pd->keys, &key->hash);
 	key->state = XD_KEY_GOING;
+	xd_audited_drop(key);
 	key->done.fn = dropped;
 	r = core->fabrics[key->pd->fabric].ops->mr_dereg(key->mr, &key->done);
 	if (r == -EINPROGRESS)

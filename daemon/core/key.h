@@ -22,6 +22,7 @@ struct xd_pd {
 	struct xc_hash keys;	/* by their buffer's number */
 	struct xc_list windows; /* free type-2 windows */
 	uint32_t n_windows;
+	uint64_t registered_bytes; /* by its keys; those that come or go counted in */
 	bool clearing;
 	uint32_t n_objects; /* keys, windows, slabs; those that come or go counted in */
 	/* when a registration was last refused; 0 = never */
@@ -42,6 +43,8 @@ struct xd_key {
 	bool unwanted;	       /* goes as soon as it is made */
 	bool first;	       /* pins on the buffer's own charge */
 	uint64_t pinned_bytes; /* charged beyond that */
+	uint64_t used_turn;    /* the last in which it was asked for */
+	struct xd_audit_key audit;
 	struct fabric_done done;
 };
 
@@ -71,5 +74,12 @@ struct xd_key *xd_key_get(const struct xd_pd *pd, struct xd_buffer *b);
 int xd_key_want(struct xd_pd *pd, struct xd_buffer *b, struct xd_endpoint *waiter);
 /* Begins to take it away. */
 void xd_key_drop(struct xd_key *key);
+
+/*
+ * Charges pinned memory. At the limit the session's registrations that nothing uses make room, the
+ * least recently used first: they are a cache. Where their end takes time this is refused, and
+ * there is room later. 0 or -XP_E_QUOTA; why (size bytes) may be NULL.
+ */
+int xd_pin(struct xd_session *s, uint64_t bytes, char *why, size_t size);
 
 #endif

@@ -34,6 +34,7 @@ void xd_policy_init(struct xd_policy *p)
 			.handshakes = 256,
 			.handshakes_per_host = 32,
 		},
+		.force = XD_RUNG_COUNT,
 	};
 }
 

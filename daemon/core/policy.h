@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/addr.h"
+#include "daemon/core/plan.h"
 
 /*
  * What is limited: XD_LIMIT(name, default per uid, unit, text). `name` is the configuration's word
@@ -83,6 +84,7 @@ struct xd_policy {
 	/* connections that have not said hello yet, at most; the excess is closed */
 	uint32_t handshakes;
 	struct xd_iwarp_policy iwarp;
+	enum xd_rung force; /* XD_RUNG_COUNT: none; for tests */
 };
 
 /* The shipped defaults. Allocates nothing. */

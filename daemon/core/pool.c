@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/assert.h"
+#include "daemon/core/audited.h"
 #include "daemon/core/sabotage.h"
 
 /* Where slabs lie for their device: below the first buffer (buffer.c), and no address of ours. */
@@ -17,6 +18,7 @@ static void slab_gone(struct xd_slab *slab)
 	struct xd_session *s = slab->pd->session;
 	struct xd_pd *pd = slab->pd;
 
+	xc_assert(slab->audit.state == XD_AUDIT_FREE);
 	xd_uncharge(&s->payer, XD_LIMIT_pinned, slab->size_bytes);
 	xd_core_count(s->core, XD_COUNTER_slab_bytes, -(int64_t)slab->size_bytes);
 	xd_core_count(s->core, XD_COUNTER_pinned_bytes, -(int64_t)slab->size_bytes);
@@ -46,8 +48,11 @@ static void unmap(struct xd_slab *slab)
 
 static void deregistered(struct fabric_done *done, int status)
 {
+	struct xd_slab *slab = xc_container_of(done, struct xd_slab, done);
+
 	xc_assert(status == 0);
-	unmap(xc_container_of(done, struct xd_slab, done));
+	xd_audited_gone(slab->pd->session->core, &slab->audit);
+	unmap(slab);
 }
 
 static void deregister(struct xd_slab *slab)
@@ -56,6 +61,7 @@ static void deregister(struct xd_slab *slab)
 
 	slab->state = XD_SLAB_DEREGISTERING;
 	slab->done.fn = deregistered;
+	xd_audited_slab_free(slab);
 	if (slab->mr)
 		r = slab->ops->mr_dereg(slab->mr, &slab->done);
 	if (r != -EINPROGRESS)
@@ -75,6 +81,7 @@ void xd_slab_free(struct xd_slab *slab)
 
 static void fail(struct xd_slab *slab, int status)
 {
+	xd_audited_gone(slab->pd->session->core, &slab->audit);
 	if (!slab->unwanted)
 		slab->ready(slab, status);
 	if (slab->region)
@@ -93,6 +100,8 @@ static void registered(struct fabric_done *done, int status)
 		return;
 	}
 	slab->state = XD_SLAB_READY;
+	if (slab->mr)
+		xd_audited_live(slab->pd->session->core, &slab->audit);
 	if (slab->unwanted)
 		deregister(slab);
 	else
@@ -111,9 +120,11 @@ static void map_done(struct xd_job *job)
 	}
 	slab->state = XD_SLAB_REGISTERING;
 	slab->done.fn = registered;
-	if (slab->access != XD_SLAB_NO_KEY)
+	if (slab->access != XD_SLAB_NO_KEY) {
+		xd_audited_slab(slab);
 		r = slab->ops->mr_reg(slab->pd->pd, slab->region, 0, slab->size_bytes, SLAB_IOVA,
 				      slab->access, &slab->done, &slab->mr);
+	}
 	if (r != -EINPROGRESS)
 		registered(&slab->done, r);
 }
@@ -130,7 +141,7 @@ int xd_slab_new(struct xd_pd *pd, uint64_t size_bytes, int access,
 {
 	struct xd_session *s = pd->session;
 	struct xd_slab *slab;
-	int r = xd_charge(&s->payer, XD_LIMIT_pinned, size_bytes, NULL, 0);
+	int r = xd_pin(s, size_bytes, NULL, 0);
 
 	if (r < 0)
 		return r;

@@ -39,6 +39,7 @@ struct xd_slab {
 	const struct fabric_ops *ops;
 	struct xd_job job;
 	struct fabric_done done;
+	struct xd_audit_key audit; /* of mr */
 };
 
 /*

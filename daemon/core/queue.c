@@ -61,12 +61,14 @@ void xd_endpoint_progress_check(struct xd_endpoint *ep)
 static void count_plan(const struct xd_transfer *t)
 {
 	static const enum xd_counter counters[] = {
+		[XD_RUNG_INLINE] = XD_COUNTER_plans_inline,
 		[XD_RUNG_DIRECT] = XD_COUNTER_plans_direct,
 		[XD_RUNG_SPLIT] = XD_COUNTER_plans_split,
 		[XD_RUNG_STAGE] = XD_COUNTER_plans_stage,
+		[XD_RUNG_INDIRECT] = XD_COUNTER_plans_indirect,
 	};
 
-	if (xd_is_send_op(t) || t->plan.rung == XD_RUNG_STAGE)
+	if (xd_is_send_op(t) || t->plan.rung > XD_RUNG_SPLIT)
 		xd_core_count(t->session->core, counters[t->plan.rung], 1);
 }
 
@@ -140,7 +142,8 @@ static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 	 * What is with the device cannot be ended here; that is the progress timer's. Nor can a
 	 * REVOKE: it must not fail, and its own timer takes the window away.
 	 */
-	if (now - *blocked_ns < progress_ns(ep) || ep->sq_head != ep->sq_tail ||
+	if ((now - *blocked_ns < progress_ns(ep) && !XD_SABOTAGE("have-no-patience")) ||
+	    ep->sq_head != ep->sq_tail ||
 	    t->request.opcode == XP_OP_REVOKE) {
 		if (!XD_SABOTAGE("never-try-again"))
 			xd_arm(core, &ep->retry, now + RETRY_NS);
@@ -292,12 +295,12 @@ static void post_recv(struct xd_transfer *t)
 void xd_transfer_start(struct xd_transfer *t)
 {
 	xd_transfer_use_buffers(t, true);
+	t->started_ns = xd_now(t->session->core);
 	if (t->request.opcode == XP_OP_RECV) {
 		post_recv(t);
 		return;
 	}
 	t->counted = true;
-	t->started_ns = xd_now(t->session->core);
 	t->session->unfinished++;
 	t->session->core->unfinished++;
 	xc_list_append(&t->endpoint->waiting, &t->link);

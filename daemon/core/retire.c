@@ -5,6 +5,7 @@
 #include "daemon/core/grant.h"
 #include "daemon/core/sabotage.h"
 #include "daemon/core/stage.h"
+#include "daemon/core/temporary.h"
 
 /*
  * From completions to the end of transfers. What the device has completed is retired in order, once
@@ -103,6 +104,25 @@ static int arrive(struct xd_transfer *t, struct xd_wqe *w)
 	return xd_stage_scatter(t, w);
 }
 
+/* A transfer with keys of its own is over: they die, and it ends, and all behind it, when they are
+ * dead. */
+static bool waits_for_keys(struct xd_transfer *t)
+{
+	return t->temporaries && !xd_temporaries_kill(t);
+}
+
+/* Of a READ, WRITE or SEND that is when its last work request is. */
+static bool sent_waits(const struct xd_endpoint *ep)
+{
+	struct xd_transfer *t = ep->sq[ep->sq_head % ep->sq_depth].transfer;
+
+	if (!t || ((t->retired + 1 != t->posted ||
+		    (!t->cancelled && t->posted != xd_transfer_wrs(t))) &&
+		   !XD_SABOTAGE("kill-too-soon")))
+		return false;
+	return waits_for_keys(t);
+}
+
 static bool retire_sent(struct xd_endpoint *ep)
 {
 	struct xd_wqe *w = &ep->sq[ep->sq_head % ep->sq_depth];
@@ -174,12 +194,15 @@ static bool retire_all(struct xd_endpoint *ep)
 	while (ep->sq_head != ep->sq_done && !late) {
 		const struct xd_wqe *w = &ep->sq[ep->sq_head % ep->sq_depth];
 
-		if (w->ours && !is_over(w))
+		if (w->ours ? !is_over(w) : sent_waits(ep))
 			break; /* xd_endpoint_made() goes on */
 		late = !retire_sent(ep);
 	}
-	while (ep->rq_head != ep->rq_done && !late)
+	while (ep->rq_head != ep->rq_done && !late) {
+		if (waits_for_keys(ep->rq[ep->rq_head % ep->rq_depth].transfer))
+			break;
 		late = !retire_received(ep);
+	}
 	return !late;
 }
 

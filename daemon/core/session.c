@@ -242,6 +242,7 @@ static void session_free(struct xd_session *s)
 	xc_slots_done(&s->grants);
 	xc_hash_done(&s->transfers);
 	xc_hash_done(&s->keys);
+	free(s->explanations);
 	free(s->gids);
 	s->magic = 0;
 	free(s);
@@ -530,7 +531,8 @@ static void pull_transfer(struct xd_transfer *t, struct xd_out *ret)
 {
 	ret->completion = t->completion;
 	copy_text(ret->text, t->text);
-	if (XD_SABOTAGE("end-twice") && !t->cut_due) {
+	if ((XD_SABOTAGE("end-twice") || (XD_SABOTAGE("end-late-and-twice") && t->ending)) &&
+	    !t->cut_due) {
 		t->cut_due = true;
 		xd_session_tell(t->session, &t->out);
 		return;

@@ -10,6 +10,7 @@
 #include "common/hash.h"
 #include "common/list.h"
 #include "common/slots.h"
+#include "daemon/core/audit.h"
 #include "daemon/core/core.h"
 #include "daemon/core/quota.h"
 
@@ -18,15 +19,28 @@
 
 struct xd_transfer;
 struct xd_pd;
+struct xd_explanations;
+
+/* What things cost in a fabric, while it is being found out. */
+struct xd_measure {
+	struct xd_core *core;
+	uint32_t fabric;
+	bool busy;
+	struct fabric_done done;
+	struct fabric_costs costs;
+};
 
 struct xd_core {
 	uint32_t magic;
 	struct xd_engine_ref engine;
 	struct xd_quota quota;
+	struct xd_audit *audit;
 	uint32_t n_fabrics;
 	struct fabric_ref fabrics[XD_FABRICS_MAX];
 	struct fabric_caps caps[XD_FABRICS_MAX];
 	struct fabric_caps told[XD_FABRICS_MAX]; /* as clients are told them */
+	struct xd_measure measures[XD_FABRICS_MAX];
+	xd_likeness *like; /* NULL: there are no profiles */
 	struct xc_list sessions;
 	struct xc_list closing; /* failed or closed ones, that unwind */
 	uint64_t last_session;
@@ -40,6 +54,8 @@ struct xd_core {
 	uint32_t n_spare;
 	struct xc_list spare_grants;
 	uint32_t n_spare_grants;
+	struct xc_list spare_temporaries;
+	uint32_t n_spare_temporaries;
 	void *spare_lists[2]; /* blocks for segment lists, by class */
 	uint32_t n_spare_lists[2];
 	bool draining;
@@ -96,6 +112,7 @@ struct xd_session {
 	uint32_t refused; /* completions of refused requests that wait to be read: they carry no
 			     charge */
 	struct xc_list out;
+	struct xd_explanations *explanations; /* NULL until one is asked for */
 	struct xd_outnode goodbye;
 	int goodbye_status;
 	char goodbye_text[XD_TEXT_MAX];

@@ -63,6 +63,39 @@ static bool refused_lately(const struct xd_endpoint *ep, enum xd_ring_kind kind)
 	       xd_now(ep->session->core) - ep->refused_ns[kind] < 1000 * XD_NS_PER_MS;
 }
 
+/* A new ring of this length or more; 0 never comes back. */
+static int ring_of(struct xd_endpoint *ep, enum xd_ring_kind kind, uint64_t bytes)
+{
+	uint64_t least = (bytes + 4095) & ~(uint64_t)4095;
+	int r;
+
+	if (refused_lately(ep, kind))
+		return -ENOMEM;
+	r = bytes > XD_STAGE_RING_BYTES
+		    ? ring_make(ep, kind, least, least)
+		    : ring_make(ep, kind, XD_STAGE_RING_BYTES,
+				least > XD_STAGE_RING_BYTES_MIN ? least : XD_STAGE_RING_BYTES_MIN);
+	return r < 0 ? r : -EINPROGRESS;
+}
+
+/* It is too short for what comes: another one, when nothing is in it any more. */
+static int ring_grow(struct xd_endpoint *ep, enum xd_ring_kind kind, uint64_t bytes)
+{
+	struct xd_ring *ring = &ep->rings[kind];
+	int r;
+
+	if (kind == XD_RING_RECV)
+		return -EMSGSIZE;
+	if (ring->head != ring->tail)
+		return -EAGAIN;
+	xd_slab_free(ring->slab);
+	*ring = (struct xd_ring){ .slab = NULL };
+	r = ring_of(ep, kind, bytes);
+	/* It may be the one that is on its way out which there is no room beside. */
+	ep->refused_ns[kind] = 0;
+	return r;
+}
+
 int xd_stage_take(struct xd_endpoint *ep, enum xd_ring_kind kind, uint64_t bytes,
 		  struct xd_wqe *ret)
 {
@@ -72,16 +105,12 @@ int xd_stage_take(struct xd_endpoint *ep, enum xd_ring_kind kind, uint64_t bytes
 	*ret = (struct xd_wqe){ .ring = (uint8_t)kind, .bytes = bytes };
 	if (bytes == 0)
 		return 0;
-	if (!ring->slab) {
-		if (kind == XD_RING_RECV || refused_lately(ep, kind))
-			return -ENOMEM;
-		r = ring_make(ep, kind, XD_STAGE_RING_BYTES, XD_STAGE_RING_BYTES_MIN);
-		return r < 0 ? r : -EINPROGRESS;
-	}
+	if (!ring->slab)
+		return kind == XD_RING_RECV ? -ENOMEM : ring_of(ep, kind, bytes);
 	if (!ring->ready)
 		return -EINPROGRESS;
 	if (bytes > ring->slab->size_bytes)
-		return -EMSGSIZE;
+		return ring_grow(ep, kind, bytes);
 	r = xd_ring_take(ring, bytes, &ret->ring_offset);
 	ret->ring_end = ring->tail;
 	return r;
@@ -165,19 +194,55 @@ static int64_t copy_some(struct xd_transfer *t, struct xd_cursor *c, uint8_t *me
 	return r < 0 ? r : (int64_t)n;
 }
 
-int xd_stage_gather(struct xd_transfer *t, struct xd_cursor from, const struct xd_wqe *w)
+int xd_stage_copy_in(struct xd_transfer *t, struct xd_cursor from, uint8_t *to, uint64_t bytes)
 {
-	uint8_t *to =
-		w->bytes ? xd_ring_memory(&t->endpoint->rings[w->ring], w->ring_offset) : NULL;
-
-	for (uint64_t done = 0; done < w->bytes;) {
-		int64_t n = copy_some(t, &from, to + done, w->bytes - done, false);
+	for (uint64_t done = 0; done < bytes;) {
+		int64_t n = copy_some(t, &from, to + done, bytes - done, false);
 
 		if (n < 0)
 			return (int)n;
 		done += (uint64_t)n;
 	}
 	return 0;
+}
+
+int xd_stage_gather(struct xd_transfer *t, struct xd_cursor from, uint64_t bytes,
+		    struct xd_wqe *ret)
+{
+	struct xd_ring *ring = &t->endpoint->rings[XD_RING_OUT];
+	struct xd_gather *g = &t->gather;
+	int r;
+
+	if (!xd_may_copy(t->session->core))
+		return -EINTR;
+	if (!g->taken) {
+		*g = (struct xd_gather){ .mark = xd_ring_mark(ring), .cursor = from };
+		r = xd_stage_take(t->endpoint, XD_RING_OUT, bytes, &g->wqe);
+		if (r < 0)
+			return r;
+		g->taken = bytes > 0;
+	}
+	while (g->done_bytes < bytes) {
+		uint8_t *to = xd_ring_memory(ring, g->wqe.ring_offset + g->done_bytes);
+		int64_t n;
+
+		if (!xd_may_copy(t->session->core))
+			return -EINTR;
+		n = copy_some(t, &g->cursor, to, bytes - g->done_bytes, false);
+		if (n < 0)
+			return (int)n;
+		g->done_bytes += (uint64_t)n;
+	}
+	g->taken = false;
+	*ret = g->wqe;
+	return 0;
+}
+
+void xd_stage_forget(struct xd_transfer *t)
+{
+	if (t->gather.taken)
+		xd_ring_rewind(&t->endpoint->rings[XD_RING_OUT], t->gather.mark);
+	t->gather.taken = false;
 }
 
 int xd_stage_scatter(struct xd_transfer *t, struct xd_wqe *w)

@@ -29,8 +29,9 @@ static inline bool xd_must_stage(const struct fabric_caps *caps)
 
 /*
  * Room for a staged work request; `ret` then says where. 0. -EINPROGRESS: the ring is being made,
- * the endpoint is pumped when it is. -EAGAIN: full until work requests complete. -XP_E_QUOTA,
- * -ENOMEM: there can be no ring at present. -EMSGSIZE: longer than the ring.
+ * the endpoint is pumped when it is; where a message needs a larger one that takes the place of the
+ * one there was. -EAGAIN: full until work requests complete. -XP_E_QUOTA, -ENOMEM: there can be no
+ * ring at present. -EMSGSIZE: longer than the ring of RECVs.
  */
 int xd_stage_take(struct xd_endpoint *ep, enum xd_ring_kind kind, uint64_t bytes,
 		  struct xd_wqe *ret);
@@ -49,10 +50,15 @@ static inline bool xd_may_copy(const struct xd_core *core)
 int xd_copy(struct xd_buffer *b, uint64_t offset, void *memory, uint64_t bytes, bool to_client);
 
 /*
- * Copies bytes of the local segments from the cursor on into the place that was taken. 0, or
- * -XP_E_BUFFER_FAULT (the session has been failed).
+ * Takes a place for bytes of the local segments from the cursor on, and copies them there: as far
+ * as the turn's budget goes, and on from there when it is called again for the same. 0, and `ret`
+ * says where; -EINTR: call again on the next turn; -XP_E_BUFFER_FAULT (the session has been
+ * failed); or as xd_stage_take().
  */
-int xd_stage_gather(struct xd_transfer *t, struct xd_cursor from, const struct xd_wqe *w);
+int xd_stage_gather(struct xd_transfer *t, struct xd_cursor from, uint64_t bytes,
+		    struct xd_wqe *ret);
+/* What it has begun to gather is given up. */
+void xd_stage_forget(struct xd_transfer *t);
 /*
  * Copies what has arrived on to where the transfer's local segments go on. 1: all of it. 0: the
  * budget is spent, call again. -XP_E_BUFFER_FAULT as above.
@@ -64,6 +70,9 @@ void xd_stage_soon(struct xd_endpoint *ep);
 /* One round over the endpoints that have. True: there is more. */
 bool xd_stage_turn(struct xd_core *core);
 
+/* Copies `bytes` of the transfer's local side, from `from` on, out of client memory. 0 or an error.
+ */
+int xd_stage_copy_in(struct xd_transfer *t, struct xd_cursor from, uint8_t *to, uint64_t bytes);
 /* Makes the ring of RECVs; xd_endpoint_staged() follows, perhaps within this call. */
 void xd_stage_reserve(struct xd_endpoint *ep, uint64_t bytes);
 /* The QP is gone: so go the rings. */

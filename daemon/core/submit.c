@@ -7,6 +7,7 @@
 #include "common/assert.h"
 #include "daemon/core/buffer.h"
 #include "daemon/core/grant.h"
+#include "daemon/core/link.h"
 #include "daemon/core/sabotage.h"
 #include "daemon/core/segments.h"
 #include "daemon/core/stage.h"
@@ -24,13 +25,17 @@ static uint32_t flags_of(uint8_t opcode)
 {
 	switch (opcode) {
 	case XP_OP_READ:
-		return XP_F_FENCE | XP_F_QUIET;
+		return XP_F_FENCE | XP_F_QUIET | XP_F_EXPLAIN;
 	case XP_OP_WRITE:
-		return XP_F_FENCE | XP_F_QUIET | XP_F_PLACED | XP_F_IMMEDIATE | XP_F_SOLICITED;
+		return XP_F_FENCE | XP_F_QUIET | XP_F_PLACED | XP_F_IMMEDIATE | XP_F_SOLICITED |
+		       XP_F_EXPLAIN;
 	case XP_OP_SEND:
-		return XP_F_FENCE | XP_F_QUIET | XP_F_SOLICITED | XP_F_INVALIDATE | XP_F_IMMEDIATE;
+		return XP_F_FENCE | XP_F_QUIET | XP_F_SOLICITED | XP_F_INVALIDATE |
+		       XP_F_IMMEDIATE | XP_F_EXPLAIN;
+	case XP_OP_RECV:
+		return XP_F_EXPLAIN;
 	case XP_OP_GRANT:
-		return XP_F_FENCE | FLAGS_GRANT;
+		return XP_F_FENCE | XP_F_LINK | FLAGS_GRANT;
 	case XP_OP_REVOKE:
 		return XP_F_FENCE | XP_F_QUIET;
 	default:
@@ -43,8 +48,8 @@ static int check_flags(const struct xp_request *r, char *why)
 	uint32_t foreign = r->flags & ~flags_of(r->opcode);
 
 	if (foreign & (XP_F_LINK | XP_F_EXPLAIN)) {
-		snprintf(why, XD_TEXT_MAX,
-			 "this daemon offers neither of the features link and explain");
+		snprintf(why, XD_TEXT_MAX, "operation %u has neither of the flags link and explain",
+			 r->opcode);
 		return -XP_E_UNSUPPORTED;
 	}
 	if (foreign) {
@@ -82,6 +87,13 @@ static int check_shape(const struct xp_request *r, char *why)
 			 XP_SEGMENTS_MAX, r->local_count, r->remote_count);
 		return -EINVAL;
 	}
+	if (r->opcode == XP_OP_GRANT && (r->flags & XP_F_LINK)) {
+		if (r->remote_count >= 1 && r->remote_count <= XP_PATCHES_MAX)
+			return check_flags(r, why);
+		snprintf(why, XD_TEXT_MAX, "a linked GRANT has 1 to %u patches, not %" PRIu32,
+			 XP_PATCHES_MAX, r->remote_count);
+		return -EINVAL;
+	}
 	if (two_sided ? !r->remote_count || !r->local_count : r->remote_count) {
 		snprintf(why, XD_TEXT_MAX,
 			 two_sided ? "a READ or WRITE has segments on both sides"
@@ -113,7 +125,8 @@ static int fetch_list(struct xd_transfer *t, uint32_t n, char *why)
 			 r->list_buffer);
 		return -ENOENT;
 	}
-	if (r->list_offset % 8 || !xc_range_within(r->list_offset, size, b->size_bytes)) {
+	if ((r->list_offset % 8 || !xc_range_within(r->list_offset, size, b->size_bytes)) &&
+	    !XD_SABOTAGE("trust-a-list")) {
 		snprintf(why, XD_TEXT_MAX,
 			 "a segment list of %zu bytes at offset %" PRIu64
 			 " is not 8-byte aligned within buffer %" PRIu32 " of %" PRIu64 " bytes",
@@ -249,7 +262,7 @@ static int plan(struct xd_transfer *t, char *why)
 {
 	struct xd_plan_limits limits;
 
-	if (xd_transfer_plan(t, false) == 0)
+	if (xd_transfer_plan(t) == 0)
 		return 0;
 	xd_transfer_limits(t, &limits);
 	snprintf(why, XD_TEXT_MAX,
@@ -273,12 +286,14 @@ static int admit(struct xd_transfer *t, const struct xp_segment *segments, char 
 		e = take_segments(t, segments, why);
 	if (e == 0)
 		e = check_local(t, &t->bytes, why);
-	if (e == 0)
+	if (e == 0 && t->request.opcode != XP_OP_GRANT)
 		e = check_remote(t, t->bytes, why);
 	if (e < 0)
 		return e;
-	if (t->request.opcode == XP_OP_GRANT)
-		return xd_grant_admit(t, why);
+	if (t->request.opcode == XP_OP_GRANT) {
+		e = xd_grant_admit(t, why);
+		return e == 0 && (t->request.flags & XP_F_LINK) ? xd_link_admit(t, why) : e;
+	}
 	if (t->request.opcode == XP_OP_REVOKE)
 		return xd_revoke_admit(t, why);
 	e = plan(t, why);
@@ -286,6 +301,10 @@ static int admit(struct xd_transfer *t, const struct xp_segment *segments, char 
 		e = xd_charge(&s->payer, XD_LIMIT_bytes, t->bytes, why, XD_TEXT_MAX);
 		t->charged_bytes = e == 0;
 	}
+	/* Only one that is not refused is the SEND that links wait for. */
+	if (e == 0 && t->request.opcode == XP_OP_SEND &&
+	    (t->endpoint->link_lost || !xc_list_empty(&t->endpoint->links)))
+		e = xd_links_take(t, why);
 	return e;
 }
 
@@ -353,6 +372,8 @@ static void refuse(struct xd_transfer *t, int status, const char *why)
 {
 	if (t->grant && t->request.opcode == XP_OP_GRANT)
 		xd_grant_abandon(t);
+	if (t->request.opcode == XP_OP_GRANT && (t->request.flags & XP_F_LINK))
+		xd_link_refused(t);
 	xd_transfer_end(t, status, "%s", why);
 }
 

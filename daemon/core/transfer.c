@@ -10,9 +10,13 @@
 
 #include "common/assert.h"
 #include "daemon/core/buffer.h"
+#include "daemon/core/explained.h"
 #include "daemon/core/grant.h"
+#include "daemon/core/link.h"
 #include "daemon/core/sabotage.h"
 #include "daemon/core/segments.h"
+#include "daemon/core/stage.h"
+#include "daemon/core/temporary.h"
 
 #define SPARE_MAX 4096
 
@@ -37,6 +41,7 @@ struct xd_transfer *xd_transfer_new(struct xd_session *s, const struct xp_reques
 	};
 	t->segments = t->own;
 	xc_list_init(&t->link);
+	xc_list_init(&t->links);
 	xc_list_init(&t->out.link);
 	return t;
 }
@@ -138,15 +143,20 @@ static void count_finished(struct xd_session *s)
 		s->core->engine.ops->kick(s->core->engine.engine);
 }
 
-void xd_transfer_end(struct xd_transfer *t, int status, const char *format, ...)
+/* It is over; what is left is to say so. */
+static void end(struct xd_transfer *t, int status)
 {
 	struct xd_session *s = t->session;
 	struct xd_transfer *cancel = t->cancel;
 	bool counted = t->counted;
-	va_list args;
 
-	XC_CHECK(t, XD_TRANSFER_MAGIC);
-	xc_assert(t->state != XD_T_ENDED);
+	/* One that was refused has no plan. */
+	if ((t->request.flags & XP_F_EXPLAIN) && t->planned)
+		xd_explained_add(t, status);
+	if (t->link_to)
+		xd_link_end(t, status);
+	xd_stage_forget(t);
+	xd_links_drop(&t->links);
 	let_go(t);
 	count_end(t, status);
 	t->state = XD_T_ENDED;
@@ -155,14 +165,6 @@ void xd_transfer_end(struct xd_transfer *t, int status, const char *format, ...)
 	t->completion.status = status;
 	t->completion.opcode = t->request.opcode;
 	t->completion.endpoint = t->request.endpoint;
-	if (status < 0 && format) {
-		va_start(args, format);
-		if (vasprintf(&t->text, format, args) < 0)
-			t->text = NULL; /* the code alone must do */
-		va_end(args);
-	} else if (status < 0) {
-		t->text = strdup(xd_strstatus(status));
-	}
 	if (counted)
 		count_finished(s);
 	if (status == 0 && (t->request.flags & XP_F_QUIET))
@@ -173,4 +175,45 @@ void xd_transfer_end(struct xd_transfer *t, int status, const char *format, ...)
 		cancel->completion.immediate = XP_CANCEL_FENCED;
 		xd_transfer_end(cancel, 0, NULL);
 	}
+}
+
+void xd_transfer_end(struct xd_transfer *t, int status, const char *format, ...)
+{
+	va_list args;
+
+	XC_CHECK(t, XD_TRANSFER_MAGIC);
+	xc_assert(t->state != XD_T_ENDED && !t->ending);
+	if (status < 0 && format) {
+		va_start(args, format);
+		if (vasprintf(&t->text, format, args) < 0)
+			t->text = NULL; /* the code alone must do */
+		va_end(args);
+	} else if (status < 0) {
+		t->text = strdup(xd_strstatus(status));
+	}
+	/* No key of its own outlives it (I2). */
+	if (t->temporaries && !xd_temporaries_kill(t)) {
+		xc_list_remove(&t->link);
+		t->state = XD_T_POSTED;
+		t->ending = true;
+		t->end_status = status;
+		return;
+	}
+	end(t, status);
+}
+
+void xd_transfer_undone(struct xd_transfer *t)
+{
+	struct xd_endpoint *ep = t->endpoint;
+
+	if (t->ending) {
+		if (XD_SABOTAGE("forget-a-late-end"))
+			return;
+		end(t, t->end_status);
+		return;
+	}
+	xd_endpoint_made(ep);
+	/* It was what the end of its endpoint waited for. */
+	if (ep->gone)
+		xd_stage_soon(ep);
 }

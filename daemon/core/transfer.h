@@ -17,11 +17,21 @@
 #define XD_RECV_BIT (UINT64_C(1) << 63)
 
 struct xd_grant;
+struct xd_link;
 
 enum xd_transfer_state {
 	XD_T_WAITING, /* on its endpoint's list, perhaps partly posted */
 	XD_T_POSTED,  /* all of it is with the device */
 	XD_T_ENDED,   /* its completion waits to be read */
+};
+
+/* What goes out through a slab, while it is copied there, over as many turns as that takes. */
+struct xd_gather {
+	bool taken;		  /* its place is */
+	struct xd_ring_mark mark; /* before that */
+	struct xd_wqe wqe;
+	struct xd_cursor cursor;
+	uint64_t done_bytes;
 };
 
 struct xd_transfer {
@@ -38,13 +48,23 @@ struct xd_transfer {
 	uint64_t bytes;
 	bool hashed, charged, charged_bytes, counted;
 	bool used;	/* its segments are counted at their buffers */
+	bool planned;
+	bool refused;	/* a key of its own was: it is planned again, without */
+	bool no_ranges; /* no key over ranges for it */
+	bool no_keys;	/* none of client memory at all */
+	bool ending;	/* it ends when the keys of its own are dead; */
+	int end_status; /* like this */
 	bool cancelled; /* no more of it is posted */
 	bool cut_due;	/* cancelled after its next work request */
 	bool made;	/* GRANT without a work request: what carries it is there, or refused */
 	struct xd_transfer *cancel; /* the CANCEL that waits for its end */
 	struct xd_grant *grant;	    /* GRANT, REVOKE: their grant */
+	struct xc_list links;	    /* SEND: GRANTs whose tokens go into it */
+	struct xd_link *link_to;    /* GRANT: into a SEND */
+	struct xd_temporaries *temporaries; /* keys made for it alone; NULL: none */
 	struct xd_plan plan;
 	struct xd_cursor cursor;
+	struct xd_gather gather;
 	struct xd_cursor out_cursor; /* staged READ, RECV: how far it has been copied out */
 	uint32_t posted, retired;    /* work requests */
 	uint32_t sequence;	     /* on the send queue, of the last posted */
@@ -55,10 +75,14 @@ struct xd_transfer {
 	int8_t list_class; /* of `segments`; -1 = own */
 };
 
-/* Ends it: uncharges, lets go of buffers, tells the client. format NULL: the phrase for the status.
+/*
+ * Ends it: its own keys die, and when they are dead it is uncharged, lets go of buffers, and the
+ * client is told. format NULL: the phrase for the status.
  */
 void xd_transfer_end(struct xd_transfer *t, int status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+/* The keys of its own are dead: its end goes on, or its turn to end has come. */
+void xd_transfer_undone(struct xd_transfer *t);
 /* Frees an ended one, and the charge that lasted until now. */
 void xd_transfer_free(struct xd_transfer *t);
 
@@ -69,8 +93,14 @@ void xd_transfer_use_buffers(struct xd_transfer *t, bool use);
 /* What the planner is told of it; once it has a plan, with what that says of staging. */
 void xd_transfer_limits(const struct xd_transfer *t, struct xd_plan_limits *ret);
 void xd_transfer_shape(const struct xd_transfer *t, struct xd_shape *ret);
-/* Chooses its plan; stage: through a slab in any case. 0 or -EMSGSIZE. */
-int xd_transfer_plan(struct xd_transfer *t, bool stage);
+/* Chooses its plan, with what was refused to it left out. 0 or -EMSGSIZE. */
+int xd_transfer_plan(struct xd_transfer *t);
+/* It uses the registrations of its buffers: its plan is direct or split, without keys of its own.
+ */
+static inline bool xd_uses_keys(const struct xd_transfer *t)
+{
+	return (t->plan.rung == XD_RUNG_DIRECT || t->plan.rung == XD_RUNG_SPLIT) && !t->plan.keys;
+}
 /* READ, WRITE or SEND. */
 static inline bool xd_is_send_op(const struct xd_transfer *t)
 {
@@ -118,6 +148,7 @@ struct xd_chain {
 	struct ibv_sge sge[XD_CHAIN_MAX][XD_PLAN_SGE_MAX];
 	struct xd_cursor after[XD_CHAIN_MAX];
 	struct xd_wqe wqe[XD_CHAIN_MAX];
+	uint8_t inline_data[FABRIC_INLINE_MAX]; /* of the one that goes inline */
 	enum xd_ring_kind ring;	  /* XD_RINGS: nothing staged */
 	struct xd_ring_mark mark; /* before this chain */
 	uint32_t n;

@@ -29,6 +29,7 @@ enum section {
 	ALLOW,
 	TIMES,
 	DEVICE,
+	LADDER,
 	SECTIONS,
 };
 
@@ -95,6 +96,12 @@ static const struct xd_config_setting iwarp_settings[] = {
 	{ .name = NULL },
 };
 
+enum { LADDER_FORCE };
+static const struct xd_config_setting ladder_settings[] = {
+	[LADDER_FORCE] = { .name = "force" },
+	{ .name = NULL },
+};
+
 static const struct xd_config_section sections[SECTIONS + 1] = {
 	[FILE_ITSELF] = { .name = "", .settings = file_settings },
 	[LIMITS] = { .name = "limits", .settings = limit_settings },
@@ -108,6 +115,7 @@ static const struct xd_config_section sections[SECTIONS + 1] = {
 		     .opaque = true,
 		     .opaque_but = IWARP,
 		     .settings = iwarp_settings },
+	[LADDER] = { .name = "ladder", .settings = ladder_settings },
 	[SECTIONS] = { .name = NULL },
 };
 
@@ -505,6 +513,26 @@ static void read_iwarp(struct reader *r, const struct xd_config_item *item)
 	}
 }
 
+static void read_force(struct reader *r, const struct xd_config_item *item)
+{
+	char names[128] = "none";
+	size_t used = strlen(names);
+
+	for (int i = 0; i < XD_RUNG_COUNT; i++) {
+		if (strcmp(item->text, xd_rung_names[i]) == 0) {
+			r->policy->force = (enum xd_rung)i;
+			return;
+		}
+		used += (size_t)snprintf(names + used, sizeof(names) - used, ", %s",
+					 xd_rung_names[i]);
+	}
+	if (strcmp(item->text, "none") == 0)
+		r->policy->force = XD_RUNG_COUNT;
+	else
+		xd_config_error(r->errors, item->line, "%s: there is no \"%s\" (valid names: %s)",
+				name_of(item), item->text, names);
+}
+
 static void read_value(struct reader *r, const struct xd_config_item *item)
 {
 	int *line = &r->setting_line[item->section][item->setting];
@@ -526,6 +554,9 @@ static void read_value(struct reader *r, const struct xd_config_item *item)
 		break;
 	case DEVICE:
 		read_iwarp(r, item);
+		break;
+	case LADDER:
+		read_force(r, item);
 		break;
 	default:
 		read_limit(r, item);

@@ -20,6 +20,7 @@
 #include "daemon/io/log.h"
 #include "daemon/io/notify.h"
 #include "daemon/io/process.h"
+#include "daemon/io/profile.h"
 #include "daemon/io/server.h"
 #include "daemon/io/sockpath.h"
 
@@ -213,6 +214,7 @@ static int open_fabrics(struct daemon *d, const struct xd_engine_ref *ref)
 	if (r < 0)
 		return fail(d, "The guard against vanished client memory cannot be set up", r);
 	d->iwarp = *p;
+	xd_core_set_likeness(d->core, xd_profile_caps);
 	r = iwarp_fabric_open(&options, ref, xd_core_fabric_events(), &fabric.fabric);
 	if (r < 0)
 		return fail(d, "The iwarp fabric cannot be opened", r);
@@ -221,6 +223,8 @@ static int open_fabrics(struct daemon *d, const struct xd_engine_ref *ref)
 		fabric.ops->close(fabric.fabric);
 		return fail(d, "The iwarp fabric cannot be used", r);
 	}
+	/* Until that is over, and where it fails, the ways are taken in the order of the ladder. */
+	(void)xd_core_measure(d->core, 0);
 	return 0;
 }
 

@@ -92,7 +92,7 @@ static size_t encode_hello(struct xd_out *out, uint8_t *buf)
 
 	body.major = XP_PROTOCOL_MAJOR;
 	body.minor = XP_PROTOCOL_MINOR;
-	body.features = 0; /* neither ring, link nor explain */
+	body.features = XP_FEATURE_LINK | XP_FEATURE_EXPLAIN;
 	body.version = version;
 	body.requests_in_flight_max = out->requests_max;
 	body.bytes_in_flight_max = out->bytes_max;

@@ -100,8 +100,12 @@ REPORT = re.compile(r'AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime err
 
 def with_address(config):
     """The configuration, and that tests may use their address, unless who may is what the test is about."""
-    if raw.OVER_TCP and 'device iwarp' not in config:
-        config += '\ndevice iwarp { shortcut = no }\n'
+    if 'device iwarp' not in config:
+        iwarp = ['shortcut = no'] if raw.OVER_TCP else []
+        iwarp += ['profile = ' + raw.PROFILE] if raw.PROFILE else []
+        config += '\ndevice iwarp { %s }\n' % '  '.join(iwarp)
+    if raw.FORCE and 'ladder' not in config:
+        config += '\nladder { force = %s }\n' % raw.FORCE
     if raw.LOOPBACK or 'allow' in config:
         return config
     return config + '\nallow { listen = {127.0.0.0/8, "::1", "%s"} connect = {127.0.0.0/8, "::1", "%s"} }\n' % (
@@ -249,6 +253,15 @@ class Daemon:
 
 GAUGES = ('sessions', 'buffers', 'buffer_bytes', 'pinned_bytes', 'endpoints', 'listeners', 'grants',
           'slow_closes')
+
+
+RUNGS = ('inline', 'direct', 'split', 'stage', 'indirect')
+
+
+def plans_of(rows):
+    """How many transfers went by each rung."""
+    values = {row['name']: int(row['value']) for row in rows}
+    return {rung: values['plans_' + rung] for rung in RUNGS}
 
 
 def gauges_of(rows):

@@ -20,7 +20,7 @@ import traceback
 
 import raw
 from checks import Skip, check, equal, same_bytes, status_is, until  # noqa: F401: for tests
-from daemons import Build, Bystander, Daemon, DAEMON_UID, GID, ROOT, become  # noqa: F401
+from daemons import Build, Bystander, Daemon, DAEMON_UID, GID, ROOT, RUNGS, become, plans_of  # noqa: F401
 
 FIRST_UID = 61002
 # On this machine's monotonic clock, in seconds: what has not begun by then is left out. 0: never.
@@ -220,6 +220,7 @@ class Runner:
         self.bystander = None
         self.bystander_us = self.bystander_transfers = 0
         self.count = self.passed = self.failed = self.skipped = 0
+        self.plans = dict.fromkeys(RUNGS, 0)
 
     # The shared daemon and what it held when nothing went on.
 
@@ -276,8 +277,11 @@ class Runner:
             until(lambda: daemon.fds() <= base['fds'],
                   'descriptors as before (%d, now %d)' % (base['fds'], daemon.fds()), 10)
 
-    @staticmethod
-    def close_daemon(daemon):
+    def close_daemon(self, daemon):
+        if raw.FORCE and daemon.alive():
+            with daemon.session(admin=True, uid=None if ROOT else os.getuid()) as s:
+                for rung, n in plans_of(s.query('status')).items():
+                    self.plans[rung] += n
         status = daemon.stop()
         check(daemon.report() is None, 'the daemon reports: %s' % daemon.report())
         check(status == 0, 'the daemon ended with %s after SIGTERM: %s' %
@@ -319,6 +323,9 @@ class Runner:
     def body(self, test, context):
         with context.stack:
             test.function(context)
+            if (raw.FORCE and 'ladder' not in (test.options['config'] or '') and context.daemon and
+                    context.daemon.alive()):
+                self.forced(context.daemon)
         if context.bystander is not None:
             lap = context.bystander.lap()
             latency_us, transfers = (int(n) for n in re.findall(r'\d+', lap))
@@ -326,6 +333,15 @@ class Runner:
             self.bystander_transfers += transfers
             if test.options['bystander']:
                 context.note('bystander: ' + lap)
+
+    @staticmethod
+    def forced(daemon):
+        """No transfer went another way that could have gone the forced one."""
+        could = '(^|; )' + raw.FORCE + ': (a better one|another one is forced|it would cost)'
+        with daemon.session(admin=True, uid=None if ROOT else os.getuid()) as s:
+            for row in s.query('plans'):
+                check(row['rung'] == raw.FORCE or not re.search(could, row['why']),
+                      'a %s of %d bytes went %s: %s' % (row['operation'], row['bytes'], row['rung'], row['why']))
 
     def run(self, test):
         self.count += 1
@@ -395,6 +411,11 @@ class Runner:
                 print('# bystander of all tests: worst latency %d us, %d transfers, no failure' %
                       (self.bystander_us, self.bystander_transfers))
             self.close_daemon(self.shared)
+            if raw.FORCE:
+                print('# transfers by rung: ' + ' '.join('%s=%d' % rung for rung in self.plans.items()))
+                # Devices, and some profiles of them, have not all ways; the fabric that needs none has each.
+                check(self.plans[raw.FORCE] > 0 or raw.FABRIC != 'iwarp' or raw.PROFILE,
+                      'no transfer went ' + raw.FORCE)
             self.passed += 1
             print('ok %d - the shared daemon ends in order' % self.count)
         except AssertionError as e:

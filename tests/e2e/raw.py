@@ -30,10 +30,16 @@ LOOPBACK = ADDRESS.startswith('127.')
 # XFER_TEST_SHORTCUT=no: the endpoints of one daemon meet over TCP. Who the peer is nobody knows then, and a WRITE
 # or SEND has succeeded when it is sent: that it was refused shows in the end of the connection.
 OVER_TCP = FABRIC == 'iwarp' and os.environ.get('XFER_TEST_SHORTCUT') == 'no'
-SENT_IS_DONE = FABRIC == 'siw' or OVER_TCP
+# XFER_TEST_FORCE=RUNG: every transfer goes that way, where it can at all. XFER_TEST_PROFILE=NAME: the iwarp fabric
+# behaves like such a device. Daemons whose configuration speaks of the same are not meant.
+FORCE = os.environ.get('XFER_TEST_FORCE', '')
+PROFILE = os.environ.get('XFER_TEST_PROFILE', '')
+# What speaks iWARP says by the end of the connection that something was refused.
+LATE = FABRIC == 'siw' or PROFILE in ('cxgb4', 'siw', 'worst')
+SENT_IS_DONE = LATE or OVER_TCP
 # How soon a SEND fails that meets no RECV: never by itself where the fabric is a device that speaks iWARP,
 # which ends the connection instead, and lets the SEND succeed.
-WAITS_FOR_RECV = FABRIC != 'siw'
+WAITS_FOR_RECV = not LATE
 # Private data arrives with zeros behind it.
 PADS = FABRIC == 'rxe'
 # All time-outs are multiplied by this: an emulated machine is slow.
@@ -57,10 +63,10 @@ ERRORS = {
 E = type('E', (), {name: -number for name, number in ERRORS.items()})
 # What a peer hears that reaches for what it was not granted. An iWARP device says it by the end of the
 # connection: what waits is flushed, and a WRITE may have been sent, and have succeeded, before.
-REFUSED = (E.REMOTE_ACCESS,) if FABRIC != 'siw' else (E.REMOTE_ACCESS, E.REMOTE_FAULT, E.FLUSHED, E.PEER_GONE)
+REFUSED = (E.REMOTE_ACCESS,) if not LATE else (E.REMOTE_ACCESS, E.REMOTE_FAULT, E.FLUSHED, E.PEER_GONE)
 REFUSED_WRITE = (*REFUSED, 0) if SENT_IS_DONE else REFUSED
 # What a SEND gets that meets no RECV, ever.
-NO_RECV = (E.RECEIVER_NOT_READY,) if not SENT_IS_DONE else (0, E.RECEIVER_NOT_READY) if OVER_TCP else (0, E.FLUSHED, E.PEER_GONE, E.REMOTE_FAULT)
+NO_RECV = (E.RECEIVER_NOT_READY,) if not SENT_IS_DONE else (0, E.RECEIVER_NOT_READY) if OVER_TCP and not LATE else (0, E.FLUSHED, E.PEER_GONE, E.REMOTE_FAULT)
 # What a connect gets for which there was no room at a listener: a device's rejection says no more than that it
 # is one, and who gives up before it came hears that nobody answered.
 BACKLOGGED = (E.BACKLOG,) if FABRIC == 'iwarp' and not OVER_TCP else (E.REJECTED, -errno.ETIMEDOUT)
@@ -377,6 +383,8 @@ class Session:
         if cookie is None:
             self.cookie += 1
             cookie = self.cookie
+        if FORCE and READ <= opcode <= RECV:
+            flags |= F_EXPLAIN
         request = pb.Request(opcode=opcode, flags=flags, endpoint=endpoint, key=key, cookie=cookie,
                              wr_id=cookie * 7 if wr_id is None else wr_id, argument=argument,
                              **by_reference)

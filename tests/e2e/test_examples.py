@@ -26,6 +26,11 @@ def first(t):
 
 
 @test()
+def linked(t):
+    says(t, [program(t, 'linked')], r'"write": READ 50100 bytes of two buffers')
+
+
+@test()
 def poll_loop(t):
     says(t, [program(t, 'poll-loop')], r'\d+ messages went there and back')
 
@@ -67,7 +72,7 @@ def xfer_ping_wants_good_arguments(t):
 
 @test()
 def without_a_daemon(t):
-    for name in ('first', 'poll-loop', 'pingpong', 'xfer-ping'):
+    for name in ('first', 'linked', 'poll-loop', 'pingpong', 'xfer-ping'):
         process = t.spawn([program(t, name), *(['client'] if name == 'xfer-ping' else [])], daemon=t.more_daemon(start=False))
         _, errors = process.communicate(timeout=30)
         check(process.returncode > 0 and b'/client/sock' in errors, '%s: %d %s' %

@@ -42,7 +42,7 @@ def beyond(two, offset, token, read, before, after):
         # It went in segments, and those that were good have arrived.
         granted = slice(offset, offset + token.length)
         after = after[0][:offset] + memory[0][granted] + after[0][granted.stop:], after[1]
-    if two.snapshots and read:
+    if (two.snapshots or raw.FORCE == 'stage') and read:
         # It went in pieces, and those that were good have arrived.
         after = after[0], memory[1][:token.length] + after[1][token.length:]
     for side in range(2):

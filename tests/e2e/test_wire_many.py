@@ -80,7 +80,9 @@ def a_thousand_endpoints(t):
         all_at_once(two, ends)
         for end in ends:
             two.free(*end)
-        until(lambda: two.fds() == fds, 'descriptors are what they were')
+        # Fewer: one that has just started may still be measuring what things cost, which holds an epoll
+        # descriptor for a moment.
+        until(lambda: all(n <= before for n, before in zip(two.fds(), fds)), 'no descriptor is left', 30)
         if i + 1 == warm:
             first = two.rss()
     for before, after in zip(first, two.rss()):

@@ -20,6 +20,9 @@
 #include "tests/sim/world.h"
 
 struct sim_state sim = { .report_fd = -1, .keys = -1 };
+#ifndef XD_SABOTEURS
+static const char *xd_saboteur; /* on the product's core there are none */
+#endif
 static uint64_t steps = 2000;
 static bool noisy;
 static struct world *world;
@@ -53,8 +56,8 @@ static void how_to_replay(const char *what)
 	char text[1024];
 
 	if (sim.report_fd >= 0) {
-		snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64 " %s", sim.seed, sim.step,
-			 what);
+		snprintf(text, sizeof(text), "seed %" PRIu64 ", step %" PRIu64 ", %s", sim.seed,
+			 sim.step, what);
 		say(sim.report_fd, text);
 		return;
 	}
@@ -108,8 +111,14 @@ static void limit_time(time_t s)
 }
 
 struct figures {
-	uint64_t seeds, steps, submitted, verified_bytes, connects;
-	uint64_t done[XP_OP_MAX + 1];
+	uint64_t seeds, steps, submitted, verified_bytes, connects, grants_of_many, tokens_arrived;
+	uint64_t done[XP_OP_MAX + 1], ways[W_WAYS];
+};
+
+const enum xd_counter w_ways[W_WAYS] = {
+	XD_COUNTER_plans_inline,   XD_COUNTER_plans_direct,  XD_COUNTER_plans_split,
+	XD_COUNTER_plans_stage,	   XD_COUNTER_plans_indirect, XD_COUNTER_plans_demoted,
+	XD_COUNTER_keys_evicted,
 };
 
 static void run_seed(uint64_t seed, struct figures *sum)
@@ -130,7 +139,11 @@ static void run_seed(uint64_t seed, struct figures *sum)
 	sum->verified_bytes += w->verified_bytes;
 	for (int i = 0; i <= XP_OP_MAX; i++)
 		sum->done[i] += w->done[i];
+	for (int i = 0; i < W_WAYS; i++)
+		sum->ways[i] += w->ways[i];
 	sum->connects += w->connects;
+	sum->grants_of_many += w->grants_of_many;
+	sum->tokens_arrived += w->tokens_arrived;
 	free(w);
 }
 
@@ -138,12 +151,19 @@ static void print_figures(const struct figures *f)
 {
 	static const char *const names[] = { "", "READ", "WRITE", "SEND", "RECV",
 					     "GRANT", "REVOKE", "CANCEL" };
+	static const char *const ways[W_WAYS] = { "inline", "direct", "split", "staged",
+						  "indirect", "demoted", "keys evicted" };
 
 	printf("# %" PRIu64 " seeds, %" PRIu64 " steps: %" PRIu64 " connections, %" PRIu64
 	       " requests, %" PRIu64 " bytes compared\n# ended well:",
 	       f->seeds, f->steps, f->connects, f->submitted, f->verified_bytes);
 	for (int i = 1; i <= XP_OP_MAX; i++)
 		printf(" %" PRIu64 " %s%s", f->done[i], names[i], i < XP_OP_MAX ? "," : "\n");
+	printf("# of GRANTs %" PRIu64 " of several pieces; %" PRIu64 " tokens came in messages\n",
+	       f->grants_of_many, f->tokens_arrived);
+	printf("# ways:");
+	for (int i = 0; i < W_WAYS; i++)
+		printf(" %" PRIu64 " %s%s", f->ways[i], ways[i], i + 1 < W_WAYS ? "," : "\n");
 }
 
 /* ---- saboteurs */
@@ -157,27 +177,46 @@ static const struct {
 	{ "widen-a-bound", "I1: a key reaches too far", W | M | S },
 	{ "grant-both-ways", "I1: a grant for WRITE may be READ", W | M | S },
 	{ "trust-an-offset", "I1: a segment may lie outside its buffer", W | S },
+	{ "turn-ranges-round", "I1: a token has its ranges in another order", W | M },
+	{ "widen-a-temporary", "I1: a key of a READ's sink reaches too far", M },
+	{ "expose-a-source", "I1: what a transfer only reads gets remote rights", W | M },
 	{ "trust-a-device", "I1: client memory is registered where rights do not hold", S },
 	{ "turn-a-slab", "I1: a slab is used again for the other direction", S },
 	{ "leave-what-was", "I1: a slab shows what it held before", S },
 	{ "done-before-dead", "I2: a REVOKE completes before its key is dead", W | M | S },
+	{ "keep-a-temporary", "I2: a transfer ends before the keys of its own are dead", M },
 	{ "forget-an-expiry", "I2: a grant outlives its time", W | M | S },
+	{ "audit-is-deaf", "I2: the audit is not told of a key", W | M | S },
+	{ "audit-lies", "I2: the audit is told of another key", W | M | S },
 	{ "forget-a-window", "I2: the end of a grant leaves what carries it", W | M | S },
 	{ "destroy-unstopped", "I3: a QP is destroyed that was never stopped", 0 },
 	{ "unmap-registered", "I3: memory is unmapped under its registration", W | M },
 	{ "windows-last", "I3: registrations go before windows", W },
+	{ "backing-first", "I3: what a window is bound to goes before it", W },
+	{ "kill-too-soon", "I3: a key goes under what was posted with it", W | M },
 	{ "forget-a-key", "I3: a registration outlives its endpoint", M },
 	{ "keep-a-slab", "I3: a slab outlives its endpoint", S },
 	{ "ignore-a-fault", "I4: a copy of memory that has vanished counts as done", S },
 	{ "trust-a-length", "I4: a peer says how much is copied out of a slab", S },
+	{ "look-again", "I4: a list is read again when its client may have changed it", 0 },
+	{ "trust-a-list", "I4: a list may lie outside its buffer", 0 },
+	{ "forgive-a-fault", "I4: a client goes on whose memory has failed", 0 },
 	{ "copy-without-end", "I4: a turn copies all there is", S },
 	{ "reuse-a-key", "I5: a window is bound again with the same key", W },
 	{ "share-a-domain", "I5: the endpoints of a session share a domain", M | S },
+	{ "revoke-by-another", "I5: a grant is ended by way of another endpoint", W | M | S },
+	{ "leave-the-grants", "I5: grants outlive their endpoint", W | M | S },
 	{ "drop-a-charge", "I6: a charge stays", 0 },
 	{ "pin-for-nothing", "I6: a registration pins and is not charged", M },
+	{ "grant-for-nothing", "I6: a grant pins and is not charged", M },
+	{ "keep-a-temporary-charge", "I6: the charge of a transfer's own keys stays", M },
+	{ "tell-an-address", "I6: a token holds an address of the daemon's", S },
+	{ "evict-in-use", "I3: a registration that is used makes room for another", M },
 	{ "forget-a-map", "I6: memory stays mapped", 0 },
 	{ "forget-a-descriptor", "I6: a descriptor stays open", 0 },
 	{ "end-twice", "I7: a completion is told twice", 0 },
+	{ "end-late-and-twice", "I7: an end that waited for keys is told twice", W | M },
+	{ "forget-a-late-end", "I7: an end that waits for keys is not told", W | M },
 	{ "forget-a-completion", "I7: a completion is not told", 0 },
 	{ "forget-a-flush", "I7: what was posted never ends when its QP is gone", 0 },
 	{ "let-a-recv-wait", "I7: a RECV outlives its QP", 0 },
@@ -186,9 +225,16 @@ static const struct {
 	{ "tell-nobody", "I7: the engine hears of no output", 0 },
 	{ "wait-for-ever", "I7: a stalled QP is let be", 0 },
 	{ "never-try-again", "I8: what found no room is not tried again", 0 },
+	{ "never-demote", "I8: what is refused a key does not go another way", W | M },
+	{ "have-no-patience", "I8: what finds no room fails", 0 },
 	{ "full-queue-is-fatal", "I8: a full queue ends a connection", 0 },
 	{ "no-window-is-fatal", "I8: a want of windows ends a connection", W },
 	{ "shift-a-piece", "data: a transfer is off by one byte", W | M },
+	{ "turn-pieces-round", "data: a transfer's pieces are in another order", W | M },
+	{ "forget-the-last-byte", "data: what goes inline is one byte short", W | M | S },
+	{ "shift-a-patch", "data: a token is in the wrong place of a message", W | M | S },
+	{ "send-without-token", "data: a message does not wait for its token", W | M | S },
+	{ "send-a-dead-token", "data: a message goes out though its GRANT failed", W | M | S },
 	{ "done-before-copied", "data: a READ or RECV ends before its data is in place", S },
 	{ "done-before-synced", "data: a RECV ends before what was written", S },
 	{ "cross-a-page", "data: a short transfer lies in two pages where it must not", S },
@@ -229,11 +275,11 @@ static bool catch(const char *name, int keys, uint64_t seeds)
 	if (n <= 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
 		n = snprintf(found, sizeof(found), "a sanitizer's finding");
 	if (n <= 0) {
-		printf("# %-20s %-6s not caught in %" PRIu64 " seeds\n", name, on, seeds);
+		printf("# %-22s %-6s not caught in %" PRIu64 " seeds\n", name, on, seeds);
 		return false;
 	}
 	found[n] = '\0';
-	printf("# %-20s %-6s caught (seed, step, promise): %s\n", name, on, found);
+	printf("# %-22s %-6s %s\n", name, on, found);
 	return true;
 }
 
@@ -247,17 +293,41 @@ static bool catch_everywhere(const char *name, unsigned int keys, uint64_t seeds
 	return caught;
 }
 
+/* How many there are for each promise, and how many of them were caught. */
+static void print_summary(const bool *caught)
+{
+	static const char *const promises[] = { "I1", "I2", "I3", "I4",	 "I5",
+						"I6", "I7", "I8", "data" };
+
+	for (size_t p = 0; p < XC_ARRAY_SIZE(promises); p++) {
+		size_t length = strlen(promises[p]);
+		int all = 0, n = 0;
+
+		for (size_t i = 0; i < XC_ARRAY_SIZE(saboteurs); i++) {
+			if (strncmp(saboteurs[i].promise, promises[p], length) != 0)
+				continue;
+			all++;
+			n += caught[i];
+		}
+		printf("# %-4s %2d saboteurs, %2d caught\n", promises[p], all, n);
+	}
+}
+
 static int run_saboteurs(uint64_t seeds, int point)
 {
+	bool all[XC_ARRAY_SIZE(saboteurs)];
 	int failed = 0;
 
+	printf("# %-22s %-6s caught at\n", "saboteur", "fabric");
 	for (size_t i = 0; i < XC_ARRAY_SIZE(saboteurs); i++) {
 		bool caught = catch_everywhere(saboteurs[i].name, saboteurs[i].keys, seeds);
 
 		printf("%sok %d - %s (the saboteur %s) is caught\n", caught ? "" : "not ",
 		       point + (int)i, saboteurs[i].promise, saboteurs[i].name);
 		failed += !caught;
+		all[i] = caught;
 	}
+	print_summary(all);
 	return failed;
 }
 

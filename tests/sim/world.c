@@ -10,6 +10,7 @@
 #define MS UINT64_C(1000000)
 /* Nothing is copied in one piece that is longer, where no transfers are large. */
 #define PIECE_MAX 8192
+#define COPY_MAX (256u << 10)
 
 uint32_t w_below(struct world *w, uint32_t n)
 {
@@ -58,6 +59,7 @@ static void make_caps(struct world *w, uint32_t i)
 	static const uint32_t sges[] = {1, 2, 3, 6, 16, 32}, reads[] = {1, 1, 2, 6, 32},
 			      keys[] = {FABRIC_KEYS_WINDOW, FABRIC_KEYS_WINDOW, FABRIC_KEYS_MR,
 					FABRIC_KEYS_SLAB},
+			      ranges[] = {2, 3, 8, 32, FABRIC_RANGES_MAX},
 			      depths[] = {1, 2, 4, 16, 64, 256},
 			      messages[] = {64, 1000, 4096, 1u << 20, 1u << 31};
 	struct fabric_caps *c = &w->caps[i];
@@ -77,6 +79,18 @@ static void make_caps(struct world *w, uint32_t i)
 		.keys = sim.keys >= 0 ? (enum fabric_keys)sim.keys : by_dice,
 		.immediate = w_dice(w, 700),
 	};
+	c->max_inline = w_dice(w, 500) ? 1 + w_below(w, FABRIC_INLINE_MAX) : 0;
+	c->max_ranges = c->keys != FABRIC_KEYS_SLAB && w_dice(w, 600) ? pick(w, ranges, 5) : 0;
+	if (w_dice(w, 600))
+		c->costs = (struct fabric_costs){ .wr_ns = w_below(w, 2000),
+						  .reg_ns = w_below(w, 100000),
+						  .reg_page_ns = w_below(w, 500),
+						  .ranges_ns =
+							  w_below(w, w_dice(w, 500) ? 50000 : 20),
+						  .range_ns = w_below(w, 200),
+						  .copy_ns = w_below(w, 2000),
+						  .copy_kib_ns = w_below(w, 100),
+						  .copy_cold_kib_ns = w_below(w, 300) };
 	c->pins = c->keys != FABRIC_KEYS_WINDOW || w_dice(w, 300);
 	c->read_sink_remote_write = w_dice(w, 200);
 	c->signal_all = w_dice(w, 200);
@@ -105,6 +119,7 @@ static void make_dice(struct world *w)
 	w->dice = (struct fake_dice){
 		.map_fail = chance(w, 100),
 		.reg_fail = chance(w, 150),
+		.ranges_fail = chance(w, 300),
 		.reg_slow = chance(w, 900),
 		.dereg_slow = chance(w, 900),
 		.mw_fail = w_dice(w, 50) ? 1000 : chance(w, 500),
@@ -130,6 +145,10 @@ static void make_dice(struct world *w)
 	};
 	if (w->bulk)
 		w->dice.quantum = 20000 + w_below(w, 500000);
+	if (!w->rich)
+		return;
+	w->dice.map_fail = w->dice.reg_fail = 0;
+	w->dice.ranges_fail = w_dice(w, 500) ? 1000 : 0;
 }
 
 static void make_policy(struct world *w)
@@ -137,6 +156,14 @@ static void make_policy(struct world *w)
 	struct xd_policy *p = &w->policy;
 
 	xd_policy_init(p);
+	if (w->rich)
+		return;
+	/* Registrations make room for each other. */
+	w->tight = w_dice(w, 150);
+	if (w->tight) {
+		p->user.value[XD_LIMIT_pinned] = 150000 + w_below(w, 400000);
+		return;
+	}
 	if (w_dice(w, 500)) {
 		p->user.value[XD_LIMIT_pinned] =
 			4096 + w_below(w, w_dice(w, 500) ? 300000 : 3000000);
@@ -150,6 +177,9 @@ static void make_policy(struct world *w)
 		p->user.value[XD_LIMIT_requests] = 2 + w_below(w, 60);
 		p->user.value[XD_LIMIT_bytes] = 512 + w_below(w, w->bulk ? 8000000 : 60000);
 	}
+	if (w_dice(w, 300))
+		p->force = w_dice(w, 500) ? XD_RUNG_INDIRECT :
+					    (enum xd_rung)w_below(w, XD_RUNG_COUNT);
 	p->n_groups = 1;
 	p->groups = calloc(1, sizeof(*p->groups));
 	p->groups[0].id = 200;
@@ -198,6 +228,7 @@ void world_init(struct world *w, uint64_t seed)
 	w->engine.on_log = on_log;
 	fake_engine_closed_fds = 0;
 	w->ref = fake_engine_ref(&w->engine);
+	w->rich = w_dice(w, 200);
 	make_dice(w);
 	w->budget = w->bulk || w_dice(w, 400) ? 64 * 1024 : 1 + w_below(w, 4096);
 	w->death = chance(w, 40);
@@ -288,7 +319,7 @@ static bool turn(struct world *w)
 	bool more = xd_core_progress(w->core, w->budget);
 	uint64_t copied = fake_memory_copied() - before;
 
-	sim_check(copied <= w->budget + (w->bulk ? XD_STAGE_RING_BYTES : PIECE_MAX), "I4",
+	sim_check(copied <= w->budget + (w->bulk ? COPY_MAX : PIECE_MAX), "I4",
 		  "a turn of %u bytes copies %llu", w->budget, (unsigned long long)copied);
 	return more;
 }
@@ -315,7 +346,7 @@ void world_step(struct world *w)
 	else if (w_dice(w, 10))
 		fake_engine_advance(&w->engine, w_below(w, 500) * MS);
 	read_some(w);
-	if (w_dice(w, 2))
+	if (w_dice(w, 2) && !w->rich)
 		change_policy(w);
 	if (w_dice(w, 1) && w->seed % 5 == 0 && !w->lost) {
 		sim_note("a device is lost");
@@ -552,6 +583,8 @@ void world_end(struct world *w)
 	while (!xc_list_empty(&w->dead_sessions))
 		free_session(xc_list_first(&w->dead_sessions, struct w_session, link));
 	sim_check(xc_list_empty(&w->grants), "simulation", "a grant is left in the model");
+	for (int i = 0; i < W_WAYS; i++)
+		w->ways[i] = xd_core_counter(w->core, w_ways[i]);
 	xd_core_free(w->core);
 	fake_engine_done(&w->engine);
 	xd_policy_done(&w->policy);

@@ -18,10 +18,16 @@
 #include "tests/unit/fake_engine.h"
 
 #define W_GRAIN 16u /* bytes; ranges are owned in grains */
+/* GRANTs into one message: no more are made for one endpoint before they are taken. */
+#define W_LINKS_MAX 4u
 #define W_FABRICS 2
 
 struct w_session;
 struct w_ep;
+
+/* How transfers were carried. */
+extern const enum xd_counter w_ways[];
+#define W_WAYS 7
 
 enum w_life { W_COMING, W_LIVE, W_GOING, W_GONE };
 
@@ -50,7 +56,8 @@ struct w_grant {
 	struct xc_list link; /* the world's */
 	struct w_session *session;
 	struct w_ep *ep;
-	struct w_range range;
+	struct w_range *ranges; /* in the order of the token's bytes */
+	uint32_t n_ranges, length;
 	uint32_t number, rkey;
 	uint64_t address;
 	bool write;
@@ -71,6 +78,24 @@ struct w_grant {
 	uint32_t refs;        /* requests that aim at it, and the world while it is not GONE */
 };
 
+/*
+ * A GRANT whose token goes into a message (XP_F_LINK): its endpoint's until a SEND takes it, then
+ * that one's. What it says is known when the GRANT's completion was read.
+ */
+struct w_link {
+	struct xc_list link;
+	uint64_t wr_id; /* of the GRANT */
+	uint32_t n_patches;
+	struct xp_segment patches[XP_PATCHES_MAX];
+	bool ended;
+	int status;
+	uint64_t value[XP_FIELD_COUNT];
+	/* A message that arrived before: what it had at the places of the patches. */
+	bool arrived;
+	uint8_t seen[XP_PATCHES_MAX][8];
+	uint32_t refs; /* the GRANT while unfinished, the list it is on, the message */
+};
+
 struct w_request {
 	struct xc_list link; /* session's, unfinished, in order of submission */
 	struct w_session *session;
@@ -86,6 +111,11 @@ struct w_request {
 	struct w_grant **targets; /* of READ and WRITE, by remote segment; NULL: a wrong token */
 	uint32_t n_targets;
 	struct w_grant *grant;    /* GRANT, REVOKE, SEND that invalidates */
+	struct w_link *link_to;   /* GRANT: into a message */
+	struct xc_list links;     /* SEND: of GRANTs before it */
+	bool lost_link;           /* SEND: a GRANT that was for it was refused */
+	bool left_links;          /* SEND: it was not the one that those wait for */
+	bool outside;             /* SEND: it is too short for them */
 	uint64_t target_cookie;
 	bool has_list;      /* the last range is its segment list */
 	bool again;         /* a REVOKE that says nothing of its grant where it is refused */
@@ -104,6 +134,8 @@ struct w_message {
 	uint8_t *data;
 	uint64_t bytes;
 	bool immediate, is_write;
+	struct w_link *links[W_LINKS_MAX]; /* whose tokens are in it */
+	uint32_t n_links;
 	bool failed;     /* its SEND did; it may have arrived all the same */
 	uint32_t imm;
 	uint64_t wr_id; /* of its SEND */
@@ -132,6 +164,7 @@ struct w_ep {
 	uint64_t *arrivals;    /* of messages that its RECVs have, not yet told of */
 	uint32_t n_arrivals;
 	struct xc_list messages;
+	struct xc_list links;  /* of GRANTs whose tokens go into its next SEND */
 	uint64_t send_order, last_order, recv_order, last_recv_order;
 };
 
@@ -183,6 +216,8 @@ struct w_session {
 	bool has_large;
 	uint32_t greed;  /* chance in 1,000 that it reads its output at a step */
 	uint64_t number, serial, cookie, closed_step;
+	/* how many asked to be explained; the wr_id of one that ended well */
+	uint64_t explained, last_explained;
 	struct xc_list buffers, eps, listeners, offers, pending, requests;
 };
 
@@ -206,6 +241,8 @@ struct world {
 	uint32_t budget; /* bytes of copying in a turn */
 	uint32_t n_large; /* buffers */
 	bool bulk;      /* buffers and transfers that fill rings */
+	bool tight;     /* many buffers, and little that may be pinned */
+	bool rich;      /* memory is there for all; keys over ranges may be refused nevertheless */
 	uint64_t clock; /* of what peers write, and of messages that arrive */
 	struct w_user users[3];
 	struct xc_list sessions, dead_sessions;
@@ -216,6 +253,8 @@ struct world {
 	bool lost, draining, calm;
 	uint64_t refused_by_quota;
 	uint64_t done[XP_OP_MAX + 1]; /* ended well */
+	uint64_t grants_of_many, tokens_arrived;
+	uint64_t ways[W_WAYS];        /* counters of the core, see run.c */
 };
 
 /* ---- world.c */
@@ -254,11 +293,14 @@ void w_check_synced(struct world *w, struct w_ep *ep);
 /* All that its peer wrote is in its owner's memory, and nothing else. */
 void w_check_copied_out(const struct w_grant *g);
 /* The bytes behind a grant, as its peer would read them. */
-const uint8_t *w_grant_bytes(const struct w_grant *g);
+void w_grant_gather(const struct w_grant *g, uint64_t at, uint64_t bytes, uint8_t *to);
+/* Where its byte `at` lies, and how many bytes follow in one piece. */
+uint8_t *w_grant_at(const struct w_grant *g, uint64_t at, uint64_t *ret_bytes);
+bool w_grant_is_of(const struct w_grant *g, const struct w_buffer *b);
 /* A client changes what it has granted, which the peer of a copy does not see. */
 void w_scribble(struct world *w, struct w_session *s);
-struct w_grant *w_grant_new(struct world *w, struct w_ep *ep, const struct w_range *range,
-			    bool write);
+struct w_grant *w_grant_new(struct world *w, struct w_ep *ep, const struct w_range *ranges,
+			    uint32_t n, bool write);
 void w_grant_gone(struct w_grant *g);
 void w_message_free(struct w_message *m);
 void w_messages_free(struct w_ep *ep);
@@ -283,6 +325,30 @@ const char *w_excused(struct world *w, struct w_ep *ep);
 void w_submit(struct world *w, struct w_session *s);
 void w_request_free(struct world *w, struct w_request *r);
 
+/* ---- world_link.c: tokens in messages */
+/* Patches for a GRANT; false: wrong ones. */
+bool w_link_draft(struct world *w, struct w_ep *ep, struct xp_segment *patches, uint32_t *ret_n);
+/* How long a message must be to hold all that go into it. */
+uint64_t w_links_need(const struct w_ep *ep);
+/* Where the core has let go of those that wait, for their endpoint has ended, so does the model. */
+void w_links_sync(struct w_ep *ep);
+bool w_links_lost(const struct w_ep *ep);
+/* A GRANT, or a SEND, was submitted: did the core take it for what it is? */
+void w_link_granted(struct w_request *q);
+void w_link_sent(struct w_request *q, struct w_message *m);
+/* Its GRANT has ended. */
+void w_link_ended(struct w_request *q, const struct xp_completion *c);
+/* Is it at a place of a token that is not known yet? */
+bool w_link_hides(const struct w_message *m, uint64_t at);
+/* It arrived, and is in this memory. */
+void w_link_arrived(struct world *w, struct w_message *m, const struct w_request *recv);
+/* Why a SEND may have failed, and what must be true of one that ended well. */
+bool w_links_failed(const struct w_request *q);
+void w_links_check(const struct w_request *q);
+void w_link_unref(struct w_link *k);
+void w_links_free(struct xc_list *links);
+uint32_t w_links_count(const struct w_ep *ep);
+
 /* ---- world_out.c: what the core says */
 /* Reads up to n things; returns how many. */
 uint32_t w_pull(struct world *w, struct w_session *s, uint32_t n);
@@ -291,6 +357,10 @@ void w_request_ended(struct world *w, struct w_request *r, const struct xp_compl
 		     const char *text);
 /* Everything of a session that is gone is settled in the model. */
 void w_session_over(struct world *w, struct w_session *s);
+
+/* ---- world_audit.c */
+/* What peers can use is what the audit says; at rest nothing else is. */
+void w_check_audit(struct world *w, bool rest);
 
 /* ---- world_check.c */
 void w_check(struct world *w);

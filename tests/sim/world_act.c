@@ -233,6 +233,7 @@ void w_ep_unref(struct w_ep *ep)
 	if (--ep->refs)
 		return;
 	w_messages_free(ep);
+	w_links_free(&ep->links);
 	xc_list_remove(&ep->link);
 	free(ep->arrivals);
 	free(ep);
@@ -246,6 +247,7 @@ static struct w_ep *ep_new(struct world *w, struct w_session *s)
 	ep->tag = ++w->last_tag;
 	ep->refs = 1;
 	xc_list_init(&ep->messages);
+	xc_list_init(&ep->links);
 	xc_list_append(&s->eps, &ep->link);
 	return ep;
 }
@@ -521,7 +523,7 @@ static uint32_t count_eps(const struct w_session *s, bool startable)
 /* What a program does to get to work. False: it has what it needs. */
 static bool set_up(struct world *w, struct w_session *s)
 {
-	if (live_buffers(s) < 3 && w_dice(w, s->refused ? 20 : 700))
+	if (live_buffers(s) < (w->tight ? 10 : 3) && w_dice(w, s->refused ? 20 : 700))
 		act_buffer_add(w, s);
 	else if (!listens(s) && w_dice(w, 500))
 		act_listen(w, s);

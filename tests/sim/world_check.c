@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/core/plan.h"
 #include "tests/sim/world.h"
 
 /* ---- keys (I1, I2, I5) */
@@ -13,9 +14,22 @@ static bool fits(const struct fake_key *k, const struct w_grant *g)
 {
 	int access = g->write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
 
-	if (g->snapshot ? k->fd >= 0 : k->fd != g->range.buffer->fd || k->offset != g->range.offset)
+	const struct w_range *r = &g->ranges[g->snapshot ? 0 : k->range];
+	uint64_t before = 0;
+
+	if (k->access != access || k->ep_tag != g->ep->tag || k->total != g->length)
 		return false;
-	return k->length == g->range.length && k->access == access && k->ep_tag == g->ep->tag;
+	if (g->snapshot)
+		return k->fd < 0 && k->ranges == 1 && k->length == g->length;
+	/* Range by range, in order. */
+	if (k->ranges != g->n_ranges || k->fd != r->buffer->fd || k->offset != r->offset ||
+	    k->length != r->length)
+		return false;
+	for (uint32_t i = 0; i < k->range; i++)
+		before += g->ranges[i].length;
+	sim_check(!g->rkey || g->rkey != k->rkey || k->iova == g->address + before, "I1",
+		  "a token of another place");
+	return true;
 }
 
 /* Where the sinks of READs must be writable the endpoint's own peer may write there, no other. */
@@ -25,30 +39,67 @@ static bool is_sink(const struct w_ep *ep, const struct fake_key *k)
 	       k->access == IBV_ACCESS_REMOTE_WRITE;
 }
 
+/* Does this request use all of these bytes? */
+static bool uses(const struct w_request *q, int fd, uint64_t offset, uint64_t length)
+{
+	uint64_t at = offset;
+
+	for (uint32_t i = 0; i < q->n_ranges && at < offset + length; i++) {
+		const struct w_range *r = &q->ranges[i];
+
+		if (r->buffer->fd != fd || at < r->offset || at >= r->offset + r->length)
+			continue;
+		at = r->offset + r->length;
+		i = UINT32_MAX; /* from the first again */
+	}
+	return at >= offset + length;
+}
+
+/* A key to the memory of a READ under way, where that must be writable. */
+static bool is_own_sink(const struct w_ep *ep, const struct fake_key *k)
+{
+	struct w_request *q;
+
+	if (!ep || !ep->caps.read_sink_remote_write || k->access != IBV_ACCESS_REMOTE_WRITE)
+		return false;
+	xc_list_for_each(q, &ep->session->requests, link)
+		if (q->ep == ep && q->r.opcode == XP_OP_READ &&
+		    uses(q, k->fd, k->offset, k->length))
+			return true;
+	return false;
+}
+
+static const struct w_range *near(const struct w_grant *g, const struct fake_key *k)
+{
+	for (uint32_t i = 0; i < g->n_ranges && g->life != W_GONE; i++)
+		if (k->fd == g->ranges[i].buffer->fd &&
+		    k->offset < g->ranges[i].offset + g->ranges[i].length &&
+		    g->ranges[i].offset < k->offset + k->length)
+			return &g->ranges[i];
+	return NULL;
+}
+
 static void check_key(void *ctx, const struct fake_key *k)
 {
 	struct world *w = ctx;
-	struct w_grant *g, *close = NULL;
+	const struct w_range *close = NULL;
+	struct w_grant *g;
 
 	xc_list_for_each(g, &w->grants, link) {
-		if (k->fd == g->range.buffer->fd && g->life != W_GONE &&
-		    k->offset < g->range.offset + g->range.length &&
-		    g->range.offset < k->offset + k->length)
-			close = g;
+		close = near(g, k) ? near(g, k) : close;
 		if (g->life == W_GONE || !fits(k, g) || (g->rkey && g->rkey != k->rkey))
 			continue;
-		sim_check(!g->rkey || k->iova == g->address, "I1", "a token of another place");
 		g->seen = true;
 		return;
 	}
-	if (is_sink(w_ep_by_tag(w, k->ep_tag), k))
+	if (is_sink(w_ep_by_tag(w, k->ep_tag), k) || is_own_sink(w_ep_by_tag(w, k->ep_tag), k))
 		return;
 	sim_broken(close ? "I1" : "I2",
 		   "a key reaches %llu bytes at %llu of memory %d on ep %llu (access %d); "
 		   "the nearest grant has %u at %llu",
 		   (unsigned long long)k->length, (unsigned long long)k->offset, k->fd,
-		   (unsigned long long)k->ep_tag, k->access, close ? close->range.length : 0,
-		   close ? (unsigned long long)close->range.offset : 0);
+		   (unsigned long long)k->ep_tag, k->access, close ? close->length : 0,
+		   close ? (unsigned long long)close->offset : 0);
 }
 
 static bool connected(struct world *w, uint64_t tag)
@@ -124,13 +175,18 @@ static void check_dead(struct world *w)
 
 /* ---- memory */
 
-static void check_buffers(struct xc_list *sessions)
+static void check_buffers(struct xc_list *sessions, uint64_t most_bytes)
 {
 	struct w_session *s;
 
-	xc_list_for_each(s, sessions, link)
-		for (struct xc_list *l = s->buffers.next; l != &s->buffers; l = l->next)
-			w_check_memory(xc_container_of(l, struct w_buffer, link));
+	xc_list_for_each(s, sessions, link) {
+		for (struct xc_list *l = s->buffers.next; l != &s->buffers; l = l->next) {
+			struct w_buffer *b = xc_container_of(l, struct w_buffer, link);
+
+			if (b->size <= most_bytes)
+				w_check_memory(b);
+		}
+	}
 }
 
 void w_check(struct world *w)
@@ -139,14 +195,16 @@ void w_check(struct world *w)
 
 	check_dead(w);
 	check_keys(w);
+	w_check_audit(w, false);
 	for (uint32_t i = 0; i < w->n_fabrics; i++)
 		fake_fabric_killed(w->fabrics[i], killed, w);
 	xc_list_for_each(s, &w->sessions, link)
 		check_session(w, s);
+	/* Large ones take their time. */
 	if (sim.step % 16 == 0)
-		check_buffers(&w->sessions);
-	if (sim.step % 128 == 0)
-		check_buffers(&w->dead_sessions);
+		check_buffers(&w->sessions, sim.step % 128 ? 65536 : UINT64_MAX);
+	if (sim.step % 256 == 0)
+		check_buffers(&w->dead_sessions, UINT64_MAX);
 }
 
 /* ---- tables */
@@ -156,13 +214,16 @@ void w_check(struct world *w)
 /* A table as read, row after row. */
 struct table {
 	struct xd_table_sink sink;
-	uint32_t n_columns, n_cells, rows, room;
+	uint32_t n_columns, n_cells, space, rows, room;
 	char (*cells)[CELL_MAX];
 };
 
 static char *new_cell(struct table *t)
 {
-	t->cells = reallocarray(t->cells, t->n_cells + 1, CELL_MAX);
+	if (t->n_cells == t->space) {
+		t->space = 2 * t->space + 64;
+		t->cells = reallocarray(t->cells, t->space, CELL_MAX);
+	}
 	return t->cells[t->n_cells++];
 }
 
@@ -210,10 +271,80 @@ static void read_table(struct w_session *s, const char *name, uint32_t at_a_time
 		  name, ret->n_cells, ret->rows, n);
 }
 
+/* What a transfer asked for with XP_F_EXPLAIN is there, and tells of that transfer. */
+static void check_plans(const struct w_session *s, const struct table *t)
+{
+	static const char *const names[] = { "", "READ", "WRITE", "SEND", "RECV" };
+	bool found = false;
+
+	for (uint32_t i = 0; i < t->rows; i++) {
+		char(*c)[CELL_MAX] = t->cells + i * t->n_columns;
+		uint64_t wr_id = strtoull(c[3], NULL, 10);
+
+		if (strtoull(c[0], NULL, 10) != s->number)
+			continue;
+		found |= wr_id == s->last_explained;
+		/* The world's wr_ids end in the operation. */
+		sim_check(strcmp(c[6], names[wr_id & 0xff]) == 0 || (wr_id & 0xff) > XP_OP_RECV,
+			  "tables", "the plan of request %llu is of a %s",
+			  (unsigned long long)wr_id, c[6]);
+	}
+	/* The last 64 of a session are kept. */
+	sim_check(found || !s->last_explained || s->explained > 64, "tables",
+		  "nothing is said of the plan of request %llu",
+		  (unsigned long long)s->last_explained);
+}
+
+static void query_explain(struct world *w, struct w_session *s)
+{
+	static const struct {
+		const char *arguments[6];
+		size_t n;
+		int status;
+	} questions[] = {
+		{ { "read", "9x4096,1x13", "3x12288,1x13", "", "" }, 5, 0 },
+		{ { "write", "1x1G", "1x1G", "fake0", "" }, 5, 0 },
+		{ { "send", "4096x1", "", "", "" }, 5, 0 },
+		{ { "recv", "1x0", "", "fake0", "" }, 5, 0 },
+		{ { "send", "1x1", "", "" }, 4, -EINVAL },
+		{ { "grant", "1x1", "", "", "" }, 5, -EINVAL },
+		{ { "send", "1x1", "1x1", "", "" }, 5, -EINVAL },
+		{ { "read", "1x1", "1x2", "", "" }, 5, -EINVAL },
+		{ { "read", "1x1,", "1x1", "", "" }, 5, -EINVAL },
+		{ { "recv", "4097x1", "", "", "" }, 5, -EINVAL },
+		{ { "recv", "1x1", "", "fake9", "" }, 5, -ENOENT },
+		{ { "recv", "1x1", "", "", "mlx9" }, 5, -ENOENT },
+		{ { "recv", "1x1", "", "fake0", "mlx5" }, 5, -EINVAL },
+	};
+	uint32_t i = w_below(w, XC_ARRAY_SIZE(questions)), taken = 0;
+	struct table t = { .sink = { .row = row, .text = text, .number = number } };
+	const struct xd_column *columns = NULL;
+	char why[XD_TEXT_MAX] = "";
+	uint64_t cursor = 0;
+	size_t n = 0;
+	int r;
+
+	do {
+		t.room = 1 + w_below(w, 6);
+		r = xd_session_query(s->s, "explain", questions[i].arguments, questions[i].n,
+				     &cursor, &columns, &n, &t.sink, why);
+	} while (r == 0 && cursor);
+	sim_check(r == questions[i].status, "tables", "explain %s %s: %d %s",
+		  questions[i].arguments[0], questions[i].arguments[1], r, why);
+	sim_check(r == 0 || (why[0] && !t.rows), "tables", "a refused question has an answer");
+	sim_check(r < 0 || t.rows == XD_RUNG_COUNT, "tables", "%u rungs are explained", t.rows);
+	for (uint32_t k = 0; k < t.rows; k++)
+		taken += strcmp(t.cells[k * n + 1], "yes") == 0;
+	sim_check(taken <= 1, "tables", "%u rungs are taken", taken);
+	free(t.cells);
+}
+
 void w_query_any(struct world *w, struct w_session *s)
 {
 	static const char *const names[] = {"status",  "devices",   "sessions", "endpoints",
-					    "buffers", "listeners", "grants",	"quotas"};
+					    "buffers", "listeners", "grants",	"keys",
+					    "pools",   "quotas",    "plans"};
+	const char *name;
 	const struct xd_column *columns;
 	struct table t;
 	uint64_t cursor = 0;
@@ -222,13 +353,23 @@ void w_query_any(struct world *w, struct w_session *s)
 
 	if (w_dice(w, 100)) {
 		t = (struct table){ .sink = { .row = row, .text = text, .number = number } };
-		sim_check(xd_session_query(s->s, "nothing", NULL, 0, &cursor, &columns, &n, &t.sink, why) ==
-					  -ENOENT &&
+		sim_check(xd_session_query(s->s, "nothing", NULL, 0, &cursor, &columns, &n, &t.sink,
+					   why) == -ENOENT &&
 				  why[0],
 			  "tables", "a table of no name was found");
 		return;
 	}
-	read_table(s, names[w_below(w, 8)], 1 + w_below(w, 20), &t);
+	if (w_dice(w, 150)) {
+		query_explain(w, s);
+		return;
+	}
+	name = names[w_below(w, (uint32_t)XC_ARRAY_SIZE(names))];
+	/* That one is long. */
+	if (sim.step % 64 == 0)
+		name = "key-history";
+	read_table(s, name, 1 + w_below(w, 20), &t);
+	if (strcmp(name, "plans") == 0)
+		check_plans(s, &t);
 	free(t.cells);
 }
 
@@ -249,7 +390,7 @@ static void count_key(void *ctx, const struct fake_key *k)
 	struct count *c = ctx;
 	struct w_grant *g;
 
-	if (c->user && c->user->uid != k->owner)
+	if (k->range || (c->user && c->user->uid != k->owner))
 		return;
 	/* Of a slab: a sink is none. */
 	xc_list_for_each(g, &c->w->grants, link) {
@@ -275,8 +416,8 @@ static void count_pin(void *ctx, const struct fake_pin *p)
 
 	if (p->fd < 0 || (c->user && c->user->uid != p->owner) || (c->fd >= 0 && c->fd != p->fd))
 		return;
-	if (p->exposed)
-		c->exact_bytes += p->length;
+	if (p->exposed || p->part)
+		c->exact_bytes += c->pins ? p->length : 0;
 	else
 		c->registrations += c->pins;
 }
@@ -396,8 +537,8 @@ void w_check_rest(struct world *w)
 {
 	struct table t;
 
-	check_buffers(&w->sessions);
-	check_buffers(&w->dead_sessions);
+	check_buffers(&w->sessions, UINT64_MAX);
+	check_buffers(&w->dead_sessions, UINT64_MAX);
 	check_gauge(w, XD_COUNTER_sessions, expected(w, NULL, XD_LIMIT_sessions));
 	check_gauge(w, XD_COUNTER_buffers, expected(w, NULL, XD_LIMIT_buffers));
 	check_gauge(w, XD_COUNTER_pinned_bytes, expected(w, NULL, XD_LIMIT_pinned));
@@ -408,6 +549,7 @@ void w_check_rest(struct world *w)
 	check_gauge(w, XD_COUNTER_listeners, expected(w, NULL, XD_LIMIT_listeners));
 	check_gauge(w, XD_COUNTER_transfers, expected(w, NULL, XD_LIMIT_requests));
 	check_gauge(w, XD_COUNTER_slow_closes, 0);
+	w_check_audit(w, true);
 	sim_check(fake_engine_closed_fds == w->fds_passed, "I6",
 		  "%llu descriptors were passed, %llu closed", (unsigned long long)w->fds_passed,
 		  (unsigned long long)fake_engine_closed_fds);

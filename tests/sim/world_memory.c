@@ -91,22 +91,59 @@ void w_check_memory(struct w_buffer *b)
 
 /* ---- grants */
 
-struct w_grant *w_grant_new(struct world *w, struct w_ep *ep, const struct w_range *range,
-			    bool write)
+uint8_t *w_grant_at(const struct w_grant *g, uint64_t at, uint64_t *ret_bytes)
+{
+	const struct w_range *r = g->ranges;
+
+	for (; at >= r->length; r++)
+		at -= r->length;
+	*ret_bytes = r->length - at;
+	return r->buffer->bytes + r->offset + at;
+}
+
+static void gather_memory(const struct w_grant *g, uint64_t at, uint64_t bytes, uint8_t *to)
+{
+	uint64_t n;
+
+	for (uint64_t done = 0; done < bytes; done += n) {
+		const uint8_t *from = w_grant_at(g, at + done, &n);
+
+		n = n < bytes - done ? n : bytes - done;
+		memcpy(to + done, from, n);
+	}
+}
+
+bool w_grant_is_of(const struct w_grant *g, const struct w_buffer *b)
+{
+	for (uint32_t i = 0; i < g->n_ranges; i++)
+		if (g->ranges[i].buffer == b)
+			return true;
+	return false;
+}
+
+struct w_grant *w_grant_new(struct world *w, struct w_ep *ep, const struct w_range *ranges,
+			    uint32_t n, bool write)
 {
 	struct w_grant *g = calloc(1, sizeof(*g));
 
 	g->session = ep->session;
 	g->ep = ep;
-	g->range = *range;
+	g->ranges = calloc(n, sizeof(*ranges));
+	/* Empty pieces are none. */
+	for (uint32_t i = 0; i < n; i++) {
+		if (!ranges[i].length)
+			continue;
+		g->ranges[g->n_ranges++] = ranges[i];
+		g->length += ranges[i].length;
+	}
 	g->write = write;
 	g->refs = 1;
 	g->snapshot = fabric_snapshots(&ep->caps);
 	if (g->snapshot) {
-		g->content = calloc(1, range->length);
-		g->written = calloc(range->length, sizeof(*g->written));
+		g->content = calloc(1, g->length);
+		g->written = calloc(g->length, sizeof(*g->written));
 		if (!write)
-			memcpy(g->content, range->buffer->bytes + range->offset, range->length);
+			gather_memory(g, 0, g->length, g->content);
 	}
 	ep->refs++;
 	xc_list_append(&w->grants, &g->link);
@@ -117,11 +154,13 @@ void w_grant_unref(struct w_grant *g)
 {
 	if (--g->refs)
 		return;
-	w_disown(&g->range);
+	for (uint32_t i = 0; i < g->n_ranges; i++)
+		w_disown(&g->ranges[i]);
 	w_ep_unref(g->ep);
 	xc_list_remove(&g->link);
 	free(g->content);
 	free(g->written);
+	free(g->ranges);
 	free(g);
 }
 
@@ -139,6 +178,8 @@ void w_message_free(struct w_message *m)
 	xc_list_remove(&m->link);
 	if (m->invalidates)
 		w_grant_unref(m->invalidates);
+	for (uint32_t i = 0; i < m->n_links; i++)
+		w_link_unref(m->links[i]);
 	free(m->data);
 	free(m);
 }
@@ -151,9 +192,12 @@ bool w_grant_uncertain(struct world *w, const struct w_grant *g)
 
 /* ---- copies */
 
-const uint8_t *w_grant_bytes(const struct w_grant *g)
+void w_grant_gather(const struct w_grant *g, uint64_t at, uint64_t bytes, uint8_t *to)
 {
-	return g->snapshot ? g->content : g->range.buffer->bytes + g->range.offset;
+	if (g->snapshot)
+		memcpy(to, g->content + at, bytes);
+	else
+		gather_memory(g, at, bytes, to);
 }
 
 void w_on_wrote(void *ctx, uint64_t ep_tag, uint32_t rkey, uint64_t offset, const uint8_t *data,
@@ -167,7 +211,7 @@ void w_on_wrote(void *ctx, uint64_t ep_tag, uint32_t rkey, uint64_t offset, cons
 		if (!g->snapshot || !g->write || g->rkey != rkey || g->ep->tag != ep_tag)
 			continue;
 		sim_check(g->life != W_GONE, "I2", "a peer WRITEs by a key that is dead");
-		sim_check(offset + bytes <= g->range.length, "I1", "a peer WRITEs beyond a grant");
+		sim_check(offset + bytes <= g->length, "I1", "a peer WRITEs beyond a grant");
 		memcpy(g->content + offset, data, bytes);
 		for (uint64_t i = 0; i < bytes; i++)
 			g->written[offset + i] = w->clock;
@@ -191,16 +235,22 @@ void w_on_arrived(void *ctx, uint64_t ep_tag)
 
 static void check_bytes(const struct w_grant *g, uint64_t until, const char *when)
 {
-	const uint8_t *bytes = g->range.buffer->bytes + g->range.offset;
+	uint64_t n;
 
-	if (memcmp(bytes, g->content, g->range.length) == 0)
-		return;
-	for (uint32_t i = 0; i < g->range.length; i++)
-		sim_check(bytes[i] == g->content[i] || g->written[i] > until, "data",
-			  "byte %u of the %u of grant %u is not what its peer wrote (%u at %llu of "
-			  "%llu), %s",
-			  i, g->range.length, g->number, g->content[i],
-			  (unsigned long long)g->written[i], (unsigned long long)until, when);
+	for (uint64_t at = 0; at < g->length; at += n) {
+		const uint8_t *bytes = w_grant_at(g, at, &n);
+
+		if (memcmp(bytes, g->content + at, n) == 0)
+			continue;
+		for (uint64_t i = 0; i < n; i++)
+			sim_check(bytes[i] == g->content[at + i] || g->written[at + i] > until,
+				  "data",
+				  "byte %llu of the %u of grant %u is not what its peer wrote "
+				  "(%u at %llu of %llu), %s",
+				  (unsigned long long)(at + i), g->length, g->number,
+				  g->content[at + i], (unsigned long long)g->written[at + i],
+				  (unsigned long long)until, when);
+	}
 }
 
 void w_check_synced(struct world *w, struct w_ep *ep)
@@ -223,21 +273,29 @@ void w_check_copied_out(const struct w_grant *g)
 		check_bytes(g, UINT64_MAX, "and its REVOKE has ended");
 }
 
+static bool buffers_live(const struct w_grant *g)
+{
+	for (uint32_t i = 0; i < g->n_ranges; i++)
+		if (g->ranges[i].buffer->life != W_LIVE)
+			return false;
+	return true;
+}
+
 void w_scribble(struct world *w, struct w_session *s)
 {
 	struct w_grant *g, *chosen = NULL;
 	uint32_t n = 0, length;
+	uint64_t most;
 	uint8_t *at;
 
 	xc_list_for_each(g, &w->grants, link)
 		if (g->session == s && g->snapshot && !g->write && g->life == W_LIVE &&
-		    g->range.buffer->life == W_LIVE && !w_below(w, ++n))
+		    buffers_live(g) && !w_below(w, ++n))
 			chosen = g;
 	if (!chosen)
 		return;
-	length = 1 + w_below(w, chosen->range.length);
-	at = chosen->range.buffer->bytes + chosen->range.offset +
-	     w_below(w, chosen->range.length - length + 1);
+	at = w_grant_at(chosen, w_below(w, chosen->length), &most);
+	length = 1 + w_below(w, (uint32_t)most);
 	for (uint32_t i = 0; i < length; i++)
 		at[i] = (uint8_t)sim_next(&w->rng);
 }

@@ -49,19 +49,20 @@ static uint32_t pieces(const struct w_request *q)
 }
 
 /* What of a message of too many pieces is sure to find room in a slab. */
-static uint64_t staged_bytes(const struct w_request *q)
+static uint64_t staged_bytes(const struct world *w, const struct w_request *q)
 {
 	const struct fabric_caps *c = &q->ep->caps;
 
+	/* As far as its user may pin memory, or could a moment ago: see change_policy(). */
 	if (q->r.opcode == XP_OP_SEND)
-		return XD_STAGE_RING_BYTES;
+		return w->policy.user.value[XD_LIMIT_pinned] / 2;
 	if (q->ep->stage_bytes)
 		return q->ep->stage_bytes < XD_STAGE_RECV_BYTES ? q->ep->stage_bytes
 								: XD_STAGE_RECV_BYTES;
 	return c->pins || fabric_snapshots(c) ? XD_STAGE_RECV_BYTES : 0;
 }
 
-static bool too_much(const struct w_request *q)
+static bool too_much(const struct world *w, const struct w_request *q)
 {
 	const struct fabric_caps *c = &q->ep->caps;
 	uint32_t most = q->r.opcode == XP_OP_RECV ? c->max_recv_sge : c->max_sge;
@@ -69,7 +70,7 @@ static bool too_much(const struct w_request *q)
 	if (q->r.opcode != XP_OP_SEND && q->r.opcode != XP_OP_RECV)
 		return false;
 	return q->bytes > c->max_message_bytes ||
-	       ((pieces(q) > most || fabric_snapshots(c)) && q->bytes > staged_bytes(q));
+	       ((pieces(q) > most || fabric_snapshots(c)) && q->bytes > staged_bytes(w, q));
 }
 
 static bool wants_too_much(const struct w_request *q)
@@ -90,6 +91,9 @@ static bool aims_at_the_dead(struct world *w, const struct w_request *q)
 
 static const char *reason_to_fail(struct world *w, const struct w_request *q, int status)
 {
+	if (w->rich && q->r.opcode <= XP_OP_SEND && !q->refusable &&
+	    (status == -EAGAIN || status == -ENOMEM))
+		return w_excused(w, q->ep);
 	if (status == -EAGAIN || status == -ENOMEM || status == -XP_E_QUOTA)
 		return "exhaustion";
 	if (q->refusable || q->must_fail)
@@ -104,12 +108,16 @@ static const char *reason_to_fail(struct world *w, const struct w_request *q, in
 	if (status == -XP_E_UNSUPPORTED)
 		return wants_too_much(q) ? "the fabric cannot" : NULL;
 	if (status == -EMSGSIZE)
-		return too_much(q) ? "too much" : NULL;
+		return too_much(w, q) ? "too much" : NULL;
 	if (q->r.opcode == XP_OP_REVOKE && status == -XP_E_GRANT_ENDED &&
 	    (q->grant->maybe_dead || q->grant->earliest_ns))
 		return "it had ended";
 	if (q->r.opcode == XP_OP_REVOKE && status == -EALREADY && q->grant && q->grant->twice)
 		return "it is being revoked";
+	if (status == -EINVAL && q->left_links)
+		return q->outside ? "a token lies outside of it" : NULL;
+	if (status == -XP_E_GRANT_ENDED && w_links_failed(q))
+		return "its GRANT failed";
 	if (q->r.opcode == XP_OP_CANCEL && (status == -EALREADY || status == -EINVAL))
 		return "cancelled twice, or a REVOKE";
 	if (status == -XP_E_REMOTE_ACCESS && aims_at_the_dead(w, q))
@@ -147,26 +155,38 @@ static bool unheard(const struct w_request *q)
 static void check_write(struct world *w, const struct w_request *q)
 {
 	const struct xp_segment *remote = q->segments + q->n_local;
+	uint8_t *is;
 	uint64_t at = 0;
 
 	if (unheard(q) && (q->must_fail || aims_at_the_dead(w, q) || w_excused(w, q->ep)))
 		return;
 
+	is = malloc(q->bytes + 1);
 	for (uint32_t i = 0; i < q->n_targets; i++) {
 		const struct w_grant *g = q->targets[i];
 
-		if (g)
-			sim_check(memcmp(w_grant_bytes(g) + (remote[i].address - g->address),
-					 q->data + at, remote[i].length) == 0,
-				  "data",
+		if (g) {
+			w_grant_gather(g, remote[i].address - g->address, remote[i].length, is);
+			sim_check(memcmp(is, q->data + at, remote[i].length) == 0, "data",
 				  "a WRITE of %llu bytes ended well with wrong bytes in segment %u",
 				  (unsigned long long)q->bytes, i);
+		}
 		at += remote[i].length;
 	}
+	free(is);
 	w->verified_bytes += q->bytes;
 }
 
 /* ---- messages */
+
+/* All but what a token is going to be seen in. */
+static bool holds_linked(const struct w_message *m, const uint8_t *bytes, uint64_t at, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		if (bytes[i] != m->data[at + i] && !w_link_hides(m, at + i))
+			return false;
+	return true;
+}
 
 static bool holds(const struct w_request *q, const struct w_message *m)
 {
@@ -176,7 +196,8 @@ static bool holds(const struct w_request *q, const struct w_message *m)
 		const struct w_range *r = &q->ranges[i];
 		uint64_t n = m->bytes - at < r->length ? m->bytes - at : r->length;
 
-		if (memcmp(r->buffer->bytes + r->offset, m->data + at, n))
+		if (m->n_links ? !holds_linked(m, r->buffer->bytes + r->offset, at, n)
+			       : memcmp(r->buffer->bytes + r->offset, m->data + at, n) != 0)
 			return false;
 		at += n;
 	}
@@ -256,6 +277,7 @@ static void check_recv(struct world *w, struct w_request *q, const struct xp_com
 	w_check_synced(w, q->ep);
 	if (found->is_write)
 		check_untouched(q);
+	w_link_arrived(w, found, q);
 	w->verified_bytes += found->bytes;
 	w_message_free(found);
 }
@@ -288,13 +310,14 @@ static void grant_made(struct world *w, struct w_request *q, const struct xp_com
 {
 	struct w_grant *g = q->grant;
 
-	sim_check(c->grant && c->rkey && c->byte_len == g->range.length, "I1",
+	sim_check(c->grant && c->rkey && c->byte_len == g->length, "I1",
 		  "a token of %llu bytes for a grant of %u", (unsigned long long)c->byte_len,
-		  g->range.length);
+		  g->length);
 	sim_check(!fake_memory_holds(c->address) &&
 			  !fake_memory_holds(c->address + c->byte_len - 1),
 		  "I6", "a token holds an address of the daemon's");
 	g->number = c->grant;
+	w->grants_of_many += g->n_ranges > 1;
 	g->rkey = c->rkey;
 	g->address = c->address;
 	if (g->life == W_COMING)
@@ -339,6 +362,9 @@ static void ended_well(struct world *w, struct w_request *q, const struct xp_com
 	    (q->r.opcode == XP_OP_READ || q->r.opcode == XP_OP_WRITE || q->r.opcode == XP_OP_SEND))
 		sim_check(c->byte_len == q->bytes, "data", "%llu bytes were asked for, %llu moved",
 			  (unsigned long long)q->bytes, (unsigned long long)c->byte_len);
+	w_links_check(q);
+	if (q->r.flags & XP_F_EXPLAIN && c && q->r.opcode <= XP_OP_RECV)
+		q->session->last_explained = q->r.wr_id;
 	if (q->r.opcode == XP_OP_READ)
 		check_read(w, q);
 	else if (q->r.opcode == XP_OP_WRITE)
@@ -375,6 +401,8 @@ void w_request_ended(struct world *w, struct w_request *q, const struct xp_compl
 		revoked(w, q, status);
 	if (q->r.opcode == XP_OP_GRANT && status && q->grant)
 		w_grant_gone(q->grant);
+	if (q->link_to)
+		w_link_ended(q, c);
 	w->ended++;
 	w_request_free(w, q);
 }
@@ -435,7 +463,7 @@ static void check_unused(struct world *w, const struct w_buffer *b)
 	struct w_grant *g;
 
 	xc_list_for_each(g, &w->grants, link) {
-		if (g->range.buffer != b || g->life == W_GONE)
+		if (!w_grant_is_of(g, b) || g->life == W_GONE)
 			continue;
 		/* That its endpoint has ended may be told later. */
 		sim_check(w_grant_uncertain(w, g) || w_excused(w, g->ep), "I3",

@@ -160,8 +160,8 @@ static bool add_right_remote(struct world *w, struct draft *d, bool write)
 
 	if (!g)
 		return false;
-	length = 1 + w_below(w, g->range.length);
-	at = w_below(w, g->range.length - length + 1);
+	length = 1 + w_below(w, g->length);
+	at = w_below(w, g->length - length + 1);
 	if (w_dice(w, 30))
 		length = 0;
 	if (write && contended(d, g, g->address + at, length))
@@ -180,7 +180,7 @@ static void add_wrong_remote(struct world *w, struct draft *d, bool write)
 	if (g) {
 		rkey = g->rkey;
 		address = g->address;
-		length = g->range.length;
+		length = g->length;
 		switch (w_below(w, 5)) {
 		case 0:
 			length++;
@@ -201,14 +201,14 @@ static void add_wrong_remote(struct world *w, struct draft *d, bool write)
 	offset = g ? address - g->address : 0;
 	/* It may be right after all. */
 	if (g && g->ep == d->peer && g->write == write && rkey == g->rkey && g->life != W_GONE &&
-	    address >= g->address && offset + length <= g->range.length) {
+	    address >= g->address && offset + length <= g->length) {
 		if (write && contended(d, g, address, length))
 			return;
 		add_remote(d, g, address, length, rkey);
 		return;
 	}
 	/* Its first work requests may yet be right, and overwrite what others wrote. */
-	if (g && write && contended(d, g, g->address, g->range.length))
+	if (g && write && contended(d, g, g->address, g->length))
 		return;
 	add_remote(d, NULL, address, length, rkey);
 	/* Some devices serve a READ whatever the right: what they show was the peer's own. */
@@ -267,6 +267,9 @@ static bool draft_send(struct world *w, struct draft *d)
 		bytes = 2000;
 	if (w->bulk && w_dice(w, 300))
 		bytes = w_below(w, w_dice(w, 100) ? 1500000 : 300000);
+	/* Mostly long enough for the tokens that go into it. */
+	if (bytes < w_links_need(d->ep) && w_dice(w, 800))
+		bytes = (uint32_t)w_links_need(d->ep) + w_below(w, 40);
 	if (!w_dice(w, 30)) {
 		if (w_dice(w, 700))
 			d->max_pieces = d->ep->caps.max_sge;
@@ -312,16 +315,50 @@ static bool draft_recv(struct world *w, struct draft *d)
 
 /* ---- grants */
 
+static uint32_t most_pieces(const struct w_ep *ep)
+{
+	return fabric_snapshots(&ep->caps) ? FABRIC_RANGES_MAX : ep->caps.max_ranges;
+}
+
+/* Mostly one; where several can be behind a token, several. */
+static uint32_t grant_pieces(struct world *w, const struct draft *d)
+{
+	uint32_t most = most_pieces(d->ep);
+
+	if (w_dice(w, 10))
+		return 1 + w_below(w, 20); /* too many, perhaps */
+	if (most < 2 || w_dice(w, 500))
+		return 1;
+	most = most < SEGMENTS / 3 ? most : SEGMENTS / 3;
+	return w_dice(w, 800) ? 1 + w_below(w, most < 5 ? most : 5) : most;
+}
+
 static bool draft_grant(struct world *w, struct draft *d)
 {
 	bool write = w_dice(w, 500);
-	uint32_t most = w_dice(w, 200) ? 8000 : 400;
+	uint32_t most = w_dice(w, 200) ? 8000 : 400, n = grant_pieces(w, d);
 
 	if (w->bulk && w_dice(w, 300))
 		most = 1500000;
-	if (!add_local(w, d, 1 + w_below(w, most)))
+	/* What goes in one piece stays within what a turn may copy beyond its budget. */
+	if (n > 1)
+		most = most / n + 1;
+	for (; n; n--) {
+		if (w_dice(w, 30))
+			d->local[d->n_local++] = (struct xp_segment){ .key = 77 };
+		if (!add_local(w, d, 1 + w_below(w, most)))
+			break;
+	}
+	if (!d->n_ranges)
 		return false;
+	if (d->n_ranges > 1 && d->n_ranges > most_pieces(d->ep))
+		d->q->must_fail = true;
 	d->q->r.flags |= write ? XP_F_GRANT_WRITE : XP_F_GRANT_READ;
+	if (w_dice(w, 150) && w_links_count(d->ep) < W_LINKS_MAX) {
+		d->q->r.flags |= XP_F_LINK;
+		if (!w_link_draft(w, d->ep, d->remote, &d->n_remote))
+			d->q->must_fail = d->q->misshapen = true;
+	}
 	if (w_dice(w, 200))
 		d->q->r.argument = 1 + w_below(w, 3000);
 	return true;
@@ -452,7 +489,9 @@ static void mutate(struct world *w, struct draft *d)
 			d->remote[0].length++;
 		break;
 	case 13:
-		r->flags |= w_dice(w, 500) ? XP_F_LINK : XP_F_EXPLAIN;
+		if (r->flags & XP_F_LINK)
+			r->reserved1 = 9;
+		r->flags |= XP_F_LINK; /* of no GRANT, or of one without patches */
 		break;
 	case 14:
 		if (r->opcode != XP_OP_READ && r->opcode != XP_OP_WRITE)
@@ -461,16 +500,14 @@ static void mutate(struct world *w, struct draft *d)
 			d->remote[0] = (struct xp_segment){ .address = UINT64_MAX, .length = 2 };
 		break;
 	case 15:
-		if (r->opcode == XP_OP_GRANT)
-			d->local[d->n_local++] = d->local[0];
-		else
-			r->reserved1 = 3;
+		r->reserved1 = 3;
 		break;
 	case 16:
 		if (r->opcode == XP_OP_GRANT && w_dice(w, 500))
 			r->flags |= XP_F_GRANT_READ | XP_F_GRANT_WRITE;
 		else if (r->opcode == XP_OP_GRANT)
-			d->local[0].length = 0;
+			for (i = 0; i < d->n_local; i++)
+				d->local[i].length = 0;
 		else
 			r->reserved0[0] = 4;
 		break;
@@ -526,8 +563,8 @@ static void gather_remote(struct draft *d, uint8_t *to)
 		struct w_grant *g = d->targets[i];
 
 		if (g)
-			memcpy(to, w_grant_bytes(g) + (d->remote[i].address - g->address),
-			       d->remote[i].length);
+			w_grant_gather(g, d->remote[i].address - g->address,
+				       d->remote[i].length, to);
 		to += d->remote[i].length;
 	}
 }
@@ -542,7 +579,7 @@ static void stamp(struct world *w, struct draft *d)
 			d->ranges[i].buffer->bytes[d->ranges[i].offset + k] = ((uint8_t *)&id)[n++];
 }
 
-static void add_message(struct draft *d)
+static struct w_message *add_message(struct draft *d)
 {
 	struct w_request *q = d->q;
 	struct w_message *m = calloc(1, sizeof(*m));
@@ -559,6 +596,7 @@ static void add_message(struct draft *d)
 		q->grant->refs++;
 	m->known = m->immediate || m->bytes >= 8;
 	xc_list_append(&d->ep->messages, &m->link);
+	return m;
 }
 
 static void keep(struct draft *d)
@@ -572,7 +610,7 @@ static void keep(struct draft *d)
 	memcpy(q->segments, d->local, d->n_local * sizeof(*q->segments));
 	memcpy(q->segments + d->n_local, d->remote, d->n_remote * sizeof(*q->segments));
 	q->n_local = d->n_local;
-	q->n_targets = d->n_remote;
+	q->n_targets = q->r.opcode == XP_OP_GRANT ? 0 : d->n_remote; /* else patches */
 	q->targets = malloc((d->n_remote + 1) * sizeof(struct w_grant *));
 	for (uint32_t i = 0; i < d->n_remote; i++) {
 		q->targets[i] = d->targets[i];
@@ -644,6 +682,9 @@ void w_request_free(struct world *w, struct w_request *q)
 		w_grant_unref(q->grant);
 	for (uint32_t i = 0; i < q->n_ranges; i++)
 		w_disown(&q->ranges[i]);
+	if (q->link_to)
+		w_link_unref(q->link_to);
+	w_links_free(&q->links);
 	if (q->ep)
 		w_ep_unref(q->ep);
 	free(q->ranges);
@@ -689,6 +730,8 @@ static bool send_side(uint8_t opcode)
 static void go(struct world *w, struct draft *d)
 {
 	struct w_request *q = d->q;
+	struct w_message *m = NULL;
+	bool lost;
 	struct xp_segment segments[2 * SEGMENTS];
 
 	if (w_dice(w, 100) && send_side(q->r.opcode))
@@ -697,6 +740,8 @@ static void go(struct world *w, struct draft *d)
 		q->r.flags |= XP_F_QUIET;
 	if (w_dice(w, 100) && q->r.opcode == XP_OP_SEND)
 		q->r.flags |= XP_F_SOLICITED;
+	if (w_dice(w, 60) && q->r.opcode <= XP_OP_RECV)
+		q->r.flags |= XP_F_EXPLAIN;
 	q->refusable |= d->ep->end_asked || d->ep->down || !d->ep->up;
 	foresee(w, d);
 	if (w_dice(w, 40)) {
@@ -713,16 +758,18 @@ static void go(struct world *w, struct draft *d)
 	keep(d);
 	if (q->r.opcode == XP_OP_GRANT && d->n_ranges && !q->must_fail) {
 		/* From now on the grant owns the bytes, and the request owns the grant. */
-		q->grant = w_grant_new(w, d->ep, &q->ranges[0], q->r.flags & XP_F_GRANT_WRITE);
+		q->grant = w_grant_new(w, d->ep, q->ranges, q->n_ranges - q->has_list,
+				       q->r.flags & XP_F_GRANT_WRITE);
 		q->grant->refs++;
 		if (q->r.argument)
 			q->grant->earliest_ns = w->engine.now_ns + q->r.argument * 1000000;
-		q->ranges[0].length = 0;
+		for (uint32_t i = 0; i < q->n_ranges - q->has_list; i++)
+			q->ranges[i].length = 0;
 	}
 	if (d->ep && !q->must_fail &&
 	    (q->r.opcode == XP_OP_SEND ||
 	     (q->r.opcode == XP_OP_WRITE && q->r.flags & XP_F_IMMEDIATE)))
-		add_message(d);
+		m = add_message(d);
 	q->ep = d->ep;
 	q->ep->refs++;
 	if (send_side(q->r.opcode))
@@ -736,9 +783,21 @@ static void go(struct world *w, struct draft *d)
 		 q->r.opcode, q->r.flags, (unsigned long long)q->ep->tag,
 		 (unsigned long long)q->r.wr_id, (unsigned long long)q->bytes, d->n_local,
 		 d->n_remote, q->must_fail ? ", must fail" : "", q->refusable ? ", refusable" : "");
+	w_links_sync(d->ep);
+	lost = w_links_lost(d->ep);
+	d->session->explained += q->r.flags & XP_F_EXPLAIN ? 1 : 0;
 	xd_session_submit(d->session->s, &q->r, q->r.list_buffer ? NULL : segments);
-	/* What came inline is the caller's again. */
+	if (q->r.opcode == XP_OP_GRANT && q->r.flags & XP_F_LINK)
+		w_link_granted(q);
+	if (q->r.opcode == XP_OP_SEND) {
+		q->lost_link = lost && !w_links_lost(d->ep);
+		w_link_sent(q, m);
+	}
+	/* What came inline is the caller's again; and a list in its memory has been copied. */
 	memset(segments, 0xee, sizeof(segments));
+	if (q->has_list)
+		memset(q->ranges[q->n_ranges - 1].buffer->bytes + q->r.list_offset, 0xee,
+		       q->ranges[q->n_ranges - 1].length);
 }
 
 /* False: this one found nothing to do. */
@@ -751,6 +810,8 @@ static bool try_submit(struct world *w, struct w_session *s)
 	d.ep = some_ep(w, s, &up);
 	if (!d.ep)
 		return false;
+	if (w_links_count(d.ep) && w_dice(w, 300))
+		opcode = XP_OP_SEND;
 	d.peer = w_ep_by_tag(w, d.ep->peer_tag);
 	d.q = calloc(1, sizeof(*d.q));
 	d.q->session = s;
@@ -761,6 +822,7 @@ static bool try_submit(struct world *w, struct w_session *s)
 	d.q->r.wr_id = ++w->last_id << 8 | opcode;
 	d.q->r.endpoint = d.ep->number;
 	xc_list_init(&d.q->link);
+	xc_list_init(&d.q->links);
 	if (draft(w, &d, opcode)) {
 		go(w, &d);
 		return true;

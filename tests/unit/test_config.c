@@ -65,6 +65,7 @@ static void assert_is_shipped(const struct xd_policy *p)
 	assert_int_equal(p->iwarp.handshakes, shipped.iwarp.handshakes);
 	assert_int_equal(p->iwarp.handshakes_per_host, shipped.iwarp.handshakes_per_host);
 	assert_string_equal(p->iwarp.profile, "");
+	assert_int_equal(p->force, XD_RUNG_COUNT);
 }
 
 static void an_empty_file_is_the_default(void **state)
@@ -195,6 +196,9 @@ static void mistakes_are_told(void **state)
 		{ "device iwarp { crc = true shortcut = 0 }",
 		  "F:1: crc: \"true\" is neither yes nor no\n"
 		  "F:1: shortcut: \"0\" is neither yes nor no\n" },
+		{ "ladder { force = up }",
+		  "F:1: force: there is no \"up\" (valid names: none, inline, direct, split, stage, "
+		  "indirect)\n" },
 		{ "device iwarp { profile = mlx3 }",
 		  "F:1: profile: there is no \"mlx3\" (valid names: mthca, mlx4, mlx5, cxgb4, siw, rxe, "
 		  "worst)\n" },
@@ -281,7 +285,7 @@ static void mistakes_are_told(void **state)
 		  "F:1: parentheses mean nothing here: there are no functions, nor include()\n" },
 		{ "a{a{a{a{a{a{a{a{a{",
 		  "F:1: unknown section \"a\" (valid names: handshakes, limits, total, user, "
-		  "group, allow, times, device)\nF:1: braces are nested too deeply\n" },
+		  "group, allow, times, device, ladder)\nF:1: braces are nested too deeply\n" },
 	};
 
 	(void)state;

@@ -540,6 +540,57 @@ static void exhaustion_demotes(void **unused)
 	close_all();
 }
 
+/* 100 bytes of this buffer of a's to c, on a's endpoint. */
+static void send_from(uint32_t buffer)
+{
+	a.buffer = buffer;
+	rig_submit(&c, XP_OP_RECV, 1, 0, 100, NULL);
+	does(&a, XP_OP_SEND, 0, 100, NULL);
+	rig_completion(&c, 1, 0);
+}
+
+/* At the limit a registration goes that nothing uses: the one that was used longest ago. */
+static void the_least_used_makes_room(void **unused)
+{
+	uint32_t buffers[3], first;
+
+	(void)unused;
+	defaults(FABRIC_KEYS_MR);
+	rig_init(&rig);
+	rig.policy.user.value[XD_LIMIT_pinned] = 5 * BUFFER + 2 * RECVS + BUFFER / 2;
+	client(&b, 1001, BUFFER);
+	client(&c, 1002, BUFFER);
+	client(&a, 1000, BUFFER);
+	buffers[0] = a.buffer;
+	for (int i = 1; i < 3; i++) {
+		rig_buffer_of(&rig, &a, BUFFER);
+		buffers[i] = a.buffer;
+	}
+	rig_connect(&rig, &a, &b);
+	first = a.endpoint;
+	for (int i = 0; i < 3; i++) { /* these are the buffers' own, and stay */
+		a.buffer = buffers[i];
+		rig_submit(&b, XP_OP_RECV, 2, 0, 100, NULL);
+		does(&a, XP_OP_SEND, 0, 100, NULL);
+		rig_completion(&b, 2, 0);
+	}
+	rig_connect(&rig, &a, &c);
+	assert_int_not_equal(a.endpoint, first);
+	send_from(buffers[0]);
+	send_from(buffers[1]);
+	send_from(buffers[0]);
+	assert_int_equal(counter(XD_COUNTER_keys_evicted), 0);
+	send_from(buffers[2]);
+	assert_int_equal(counter(XD_COUNTER_keys_evicted), 1);
+	send_from(buffers[0]); /* is still there */
+	assert_int_equal(counter(XD_COUNTER_keys_evicted), 1);
+	send_from(buffers[1]); /* is not */
+	assert_int_equal(counter(XD_COUNTER_keys_evicted), 2);
+	assert_int_equal(counter(XD_COUNTER_plans_stage), 0);
+	rig_close(&rig, &c);
+	close_all();
+}
+
 /* ---- rings */
 
 static void recvs_have_what_was_reserved(void **unused)
@@ -605,12 +656,31 @@ static void a_limit_makes_a_small_ring(void **unused)
 	rig.policy.user.value[XD_LIMIT_pinned] = 2 * buffer + (300 << 10);
 	xd_core_set_policy(rig.core, &rig.policy);
 	rig_submit(&b, XP_OP_RECV, 1, 0, buffer, NULL);
-	rig_submit(&a, XP_OP_SEND, 2, 0, (256 << 10) + 1, NULL);
-	rig_run(&rig);
-	rig_completion(&a, 2, -XP_E_QUOTA);
 	does(&a, XP_OP_SEND, 0, 256 << 10, NULL);
 	rig_completion(&b, 1, 0);
 	assert_memory_equal(b.bytes, a.bytes, 256 << 10);
+	/* It grows as far as the limit goes, and beyond that the message waits, not for ever. */
+	rig_submit(&b, XP_OP_RECV, 2, 0, buffer, NULL);
+	rig_submit(&a, XP_OP_SEND, 7, 0, 300 << 10, NULL);
+	for (int i = 0; i < 3; i++) {
+		rig_run(&rig);
+		fake_engine_advance(&rig.engine, 2000000);
+	}
+	rig_run(&rig);
+	rig_completion(&a, 7, 0);
+	rig_completion(&b, 2, 0);
+	assert_memory_equal(b.bytes, a.bytes, 300 << 10);
+	rig_submit(&b, XP_OP_RECV, 3, 0, buffer, NULL);
+	rig_submit(&a, XP_OP_SEND, 4, 0, (300 << 10) + 1, NULL);
+	rig_run(&rig);
+	for (int i = 0; i < 4; i++) {
+		fake_engine_advance(&rig.engine,
+				    (rig.policy.progress_ms / 2) * UINT64_C(1000000));
+		rig_run(&rig);
+	}
+	rig_completion(&a, 4, -EAGAIN);
+	does(&a, XP_OP_SEND, 0, 1000, NULL);
+	rig_completion(&b, 3, 0);
 	close_all();
 }
 
@@ -813,6 +883,7 @@ int main(void)
 		cmocka_unit_test(registrations_are_per_domain),
 		cmocka_unit_test(a_domain_goes),
 		cmocka_unit_test(exhaustion_demotes),
+		cmocka_unit_test(the_least_used_makes_room),
 		cmocka_unit_test(recvs_have_what_was_reserved),
 		cmocka_unit_test(sends_wait_for_room),
 		cmocka_unit_test(a_limit_makes_a_small_ring),

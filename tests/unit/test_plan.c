@@ -1,122 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The planner: what holds for each of very many random shapes, and a few told by hand. */
+/* The work requests of each rung: what holds for very many random shapes, and a few by hand. */
 #include "tests/unit/cm.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/checked.h"
-#include "daemon/core/plan.h"
-#include "daemon/fabric/fabric.h"
+#include "tests/unit/plan_shapes.h"
 
 #define SHAPES 120000
-#define SEGMENTS 4096
+#define SEGMENTS SHAPE_SEGMENTS
+#define seg shape_segment
+#define in_page shape_in_page
 
-static uint64_t state;
+static struct xp_segment *const local = shape_local, *const remote = shape_remote;
 
-static uint64_t next_random(void)
-{
-	uint64_t z = (state += UINT64_C(0x9e3779b97f4a7c15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
-
-static uint32_t below(uint32_t n)
-{
-	return (uint32_t)((next_random() >> 32) * n >> 32);
-}
-
-/* ---- random shapes */
-
-static struct xp_segment local[SEGMENTS], remote[SEGMENTS];
-
-static struct xp_segment random_segment(const struct xp_segment *before, uint32_t longest)
-{
-	struct xp_segment s = { .address = below(1000000), .key = 1 + below(3) };
-
-	if (below(8))
-		s.length = 1 + below(longest);
-	/* A neighbour of the one before, mostly in the same buffer or under the same key. */
-	if (before && !below(3)) {
-		s.address = before->address + before->length;
-		if (below(5))
-			s.key = before->key;
-	}
-	return s;
-}
-
-static uint64_t random_side(struct xp_segment *side, uint32_t n, uint32_t longest)
-{
-	const struct xp_segment *before = NULL;
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		side[i] = random_segment(before, longest);
-		bytes += side[i].length;
-		if (side[i].length)
-			before = &side[i];
-	}
-	return bytes;
-}
-
-/* Makes a side exactly so long: cut, or with one more segment. Returns how many it has. */
-static uint32_t trim(struct xp_segment *side, uint32_t n, uint64_t bytes)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (sum + side[i].length >= bytes) {
-			side[i].length = (uint32_t)(bytes - sum);
-			return i + 1;
-		}
-		sum += side[i].length;
-	}
-	while (sum < bytes && n < SEGMENTS) {
-		uint64_t rest = bytes - sum;
-
-		side[n] = random_segment(NULL, 1);
-		side[n].length = (uint32_t)xc_min_u64(rest, UINT32_MAX);
-		sum += side[n++].length;
-	}
-	return n;
-}
-
-static struct xd_shape random_shape(struct xd_plan_limits *limits)
-{
-	static const uint32_t sges[] = { 1, 2, 3, 6, 16, 32, XD_PLAN_SGE_MAX };
-	uint32_t most = below(200) ? 12 : 400;
-	struct xd_shape s = {
-		.opcode = (uint8_t)(XP_OP_READ + below(4)),
-		.n_local = 1 + below(most),
-		.n_remote = 1 + below(most),
-		.local = local,
-		.remote = remote,
-	};
-	uint32_t longest = below(4) ? 1 + below(100) : 1 + below(1 << 20);
-	uint64_t bytes = random_side(local, s.n_local, longest);
-
-	if (s.opcode == XP_OP_READ || s.opcode == XP_OP_WRITE) {
-		uint64_t other = random_side(remote, s.n_remote, longest);
-
-		if (other > bytes)
-			s.n_remote = trim(remote, s.n_remote, bytes);
-		else
-			s.n_local = trim(local, s.n_local, other);
-	} else {
-		s.n_remote = 0;
-	}
-	*limits = (struct xd_plan_limits){ .max_sge = sges[below(XC_ARRAY_SIZE(sges))] };
-	limits->stage_bytes = below(2) ? longest / 2 + below(1000) : 0;
-	limits->stage = s.n_remote && below(4) == 0;
-	limits->short_in_page = s.n_remote && below(3) == 0;
-	limits->wr_bytes = below(3) ? UINT32_MAX : longest / 2 + 1 + below(1000);
-	return s;
-}
-
-/* ---- a second opinion */
+/* ---- a second walk */
 
 /* Where a walk along one side stands. */
 struct walk {
@@ -156,23 +55,6 @@ static bool at_end(struct walk *w)
 	return w->i == w->n;
 }
 
-/* Pieces of a side when neighbours are joined, and lines of a remote side. */
-static uint32_t lines(const struct xp_segment *side, uint32_t n)
-{
-	uint64_t end = 0;
-	uint32_t count = 0, key = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (!side[i].length)
-			continue;
-		if (!count || side[i].key != key || side[i].address != end)
-			count++;
-		key = side[i].key;
-		end = side[i].address + side[i].length;
-	}
-	return count;
-}
-
 static bool one_line_goes_on(struct walk w, const struct xd_piece *p)
 {
 	over_empty(&w);
@@ -182,40 +64,59 @@ static bool one_line_goes_on(struct walk w, const struct xd_piece *p)
 
 /* ---- what holds for each work request, and for all */
 
-static uint64_t side_bytes(const struct xp_segment *side, uint32_t n)
+/* Which rung, and what its work requests must keep to. */
+struct way {
+	enum xd_rung rung;
+	uint32_t list; /* 0: it has none */
+	uint64_t most;
+	bool page, exposed;
+};
+
+static struct way way_of(const struct xd_shape *s, const struct xd_plan_limits *limits,
+			 enum xd_rung rung)
+{
+	struct way w = { .rung = rung, .most = limits->wr_bytes, .page = limits->short_in_page };
+
+	w.exposed = limits->exposed_sink && s->opcode == XP_OP_READ;
+	if (rung == XD_RUNG_DIRECT || rung == XD_RUNG_SPLIT)
+		w.list = w.exposed ? 1 : limits->max_sge;
+	if (rung == XD_RUNG_STAGE)
+		w.most = xc_min_u64(w.most, s->n_remote ? XD_PLAN_STAGE_BYTES : UINT64_MAX);
+	return w;
+}
+
+/* A piece lies within one of the runs that have keys. */
+static bool within_a_key(const struct xd_shape *s, const struct xp_segment *piece)
+{
+	struct xd_range ranges[XD_PLAN_KEYS_MAX];
+	uint32_t n = xd_plan_ranges(s, XD_PLAN_KEYS_MAX, ranges);
+
+	for (uint32_t i = 0; i < n && i < XD_PLAN_KEYS_MAX; i++)
+		if (ranges[i].buffer == piece->key && piece->address >= ranges[i].offset &&
+		    piece->address + piece->length <= ranges[i].offset + ranges[i].length)
+			return true;
+	return false;
+}
+
+static uint64_t check_piece(const struct xd_shape *s, const struct xd_piece *p,
+			    const struct way *way, struct walk *l, struct walk *r)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < n; i++)
-		bytes += side[i].length;
-	return bytes;
-}
-
-static uint64_t in_page(uint64_t address)
-{
-	return FABRIC_PAGE_BYTES - address % FABRIC_PAGE_BYTES;
-}
-
-static uint64_t check_piece(const struct xd_piece *p, const struct xd_plan_limits *limits,
-			    struct walk *l, struct walk *r)
-{
-	uint64_t bytes = 0;
-
-	assert_true(p->n_sge <= limits->max_sge);
-	assert_true(p->bytes <= limits->wr_bytes);
+	assert_true(p->n_sge <= way->list);
+	assert_true(p->bytes <= way->most);
 	for (uint32_t i = 0; i < p->n_sge; i++) {
 		assert_true(p->sge[i].length > 0);
 		expect_line(l, p->sge[i].address, p->sge[i].key, p->sge[i].length);
 		bytes += p->sge[i].length;
+		if (way->exposed)
+			assert_true(within_a_key(s, &p->sge[i]));
 	}
-	if (limits->stage) {
-		/* It says how much; where that lies the cursor says. */
-		assert_int_equal(p->n_sge, 0);
-		assert_true(!r->n || p->bytes <= XD_PLAN_STAGE_BYTES);
+	/* Without a list it says how much; where that lies the cursor says. */
+	if (!way->list)
 		bytes = p->bytes;
-	}
 	assert_int_equal(bytes, p->bytes);
-	if (limits->short_in_page && bytes <= FABRIC_SHORT_BYTES)
+	if (way->page && bytes <= FABRIC_SHORT_BYTES)
 		assert_true(in_page(p->remote_address) >= bytes);
 	if (r->n && bytes)
 		expect_line(r, p->remote_address, p->rkey, bytes);
@@ -223,19 +124,25 @@ static uint64_t check_piece(const struct xd_piece *p, const struct xd_plan_limit
 }
 
 /* A work request that is not the last ends because something is full, not for nothing. */
-static void check_full(const struct xd_piece *p, const struct xd_plan_limits *limits,
-		       const struct walk *r)
+static void check_full(const struct xd_piece *p, const struct way *way, const struct walk *r)
 {
-	assert_true(p->n_sge == limits->max_sge || p->bytes == limits->wr_bytes ||
-		    (limits->stage && p->bytes == XD_PLAN_STAGE_BYTES) ||
-		    (limits->short_in_page && p->bytes < FABRIC_SHORT_BYTES &&
+	assert_true((way->list && p->n_sge == way->list) || p->bytes == way->most ||
+		    (way->page && p->bytes < FABRIC_SHORT_BYTES &&
 		     p->bytes == in_page(p->remote_address)) ||
 		    !one_line_goes_on(*r, p));
 }
 
-static void check_shape(const struct xd_shape *s, const struct xd_plan_limits *limits,
-			const struct xd_plan *plan)
+/* What a cursor says of the bytes before it. */
+static uint64_t cursor_bytes(const struct xd_shape *s, const struct xd_cursor *c)
 {
+	return shape_bytes(s->local, c->local) + c->local_done;
+}
+
+/* All work requests of this rung are right; returns how many there are. */
+static uint32_t check_rung(const struct xd_shape *s, const struct xd_plan_limits *limits,
+			   enum xd_rung rung)
+{
+	const struct way way = way_of(s, limits, rung);
 	struct walk l = { .side = s->local, .n = s->n_local };
 	struct walk r = { .side = s->remote, .n = s->n_remote };
 	struct xd_cursor cursor = { 0 }, again = { 0 };
@@ -243,90 +150,110 @@ static void check_shape(const struct xd_shape *s, const struct xd_plan_limits *l
 	uint64_t bytes = 0;
 	uint32_t wrs = 0;
 
-	while (xd_plan_next(s, limits, &cursor, &piece)) {
+	while (xd_plan_next(s, limits, rung, &cursor, &piece)) {
 		wrs++;
-		bytes += check_piece(&piece, limits, &l, &r);
+		bytes += check_piece(s, &piece, &way, &l, &r);
+		assert_int_equal(cursor_bytes(s, &cursor), bytes);
+		if (s->n_remote)
+			assert_int_equal(cursor.bytes, bytes);
 		if (s->n_remote && !at_end(&r))
-			check_full(&piece, limits, &r);
+			check_full(&piece, &way, &r);
 		memset(&twin, 0xa5, sizeof(twin));
-		assert_true(xd_plan_next(s, limits, &again, &twin));
+		assert_true(xd_plan_next(s, limits, rung, &again, &twin));
 		assert_int_equal(twin.n_sge, piece.n_sge);
 		assert_int_equal(twin.rkey, piece.rkey);
 		assert_int_equal(twin.remote_address, piece.remote_address);
 		assert_memory_equal(twin.sge, piece.sge, piece.n_sge * sizeof(piece.sge[0]));
 	}
-	assert_true((limits->stage ? bytes == side_bytes(s->local, s->n_local) : at_end(&l)) &&
+	assert_false(xd_plan_next(s, limits, rung, &cursor, &piece));
+	assert_true((way.list ? at_end(&l) : bytes == shape_bytes(s->local, s->n_local)) &&
 		    at_end(&r));
-	assert_int_equal(wrs, plan->wrs);
 	assert_true(wrs >= 1);
-	if (s->n_remote && plan->rung == XD_RUNG_DIRECT)
-		assert_true(wrs == 1 || wrs <= lines(s->remote, s->n_remote));
-	if (plan->rung == XD_RUNG_SPLIT)
-		assert_true(wrs > lines(s->remote, s->n_remote));
+	if (!s->n_remote || rung == XD_RUNG_INLINE)
+		assert_int_equal(wrs, 1);
+	return wrs;
+}
+
+/* The runs of local memory: every byte once, in order, and no two that could be one. */
+static void check_ranges(const struct xd_shape *s)
+{
+	static struct xd_range ranges[SEGMENTS], few[4];
+	struct walk l = { .side = s->local, .n = s->n_local };
+	uint32_t n = xd_plan_ranges(s, SEGMENTS, ranges);
+
+	assert_int_equal(n, shape_lines(s->local, s->n_local));
+	for (uint32_t i = 0; i < n; i++) {
+		assert_true(ranges[i].length > 0);
+		expect_line(&l, ranges[i].offset, ranges[i].buffer, ranges[i].length);
+		if (i && ranges[i].buffer == ranges[i - 1].buffer)
+			assert_true(ranges[i].offset !=
+				    ranges[i - 1].offset + ranges[i - 1].length);
+	}
+	assert_true(at_end(&l));
+	memset(few, 0xa5, sizeof(few));
+	assert_int_equal(xd_plan_ranges(s, 3, few), n);
+	for (uint32_t i = 0; i < n && i < 3; i++)
+		assert_true(few[i].offset == ranges[i].offset && few[i].length == ranges[i].length);
+	assert_int_equal(few[3].buffer, 0xa5a5a5a5);
 }
 
 static void random_shapes(void **unused)
 {
-	uint32_t planned = 0, refused = 0, split = 0;
+	uint32_t seen[XD_RUNG_COUNT] = { 0 };
 
 	(void)unused;
-	state = 1;
+	shapes_seed(1);
 	for (uint32_t i = 0; i < SHAPES; i++) {
 		struct xd_plan_limits limits;
-		struct xd_shape s = random_shape(&limits);
-		struct xd_plan plan, twin;
-		bool message = !s.n_remote;
-		bool fits = lines(s.local, s.n_local) <= limits.max_sge &&
-			    side_bytes(s.local, s.n_local) <= limits.wr_bytes;
-		int r = xd_plan_make(&s, &limits, &plan);
+		struct xd_shape s = shapes_random(&limits);
+		struct opinion o;
 
-		if (message && !fits) {
-			bool staged = side_bytes(s.local, s.n_local) <= limits.wr_bytes &&
-				      side_bytes(s.local, s.n_local) <= limits.stage_bytes;
-
-			assert_int_equal(r, staged ? 0 : -EMSGSIZE);
-			if (staged)
-				assert_int_equal(plan.rung, XD_RUNG_STAGE);
-			limits.stage = staged;
-			refused += !staged;
-			if (!staged)
+		shape_opinion(&s, &limits, &o);
+		check_ranges(&s);
+		for (enum xd_rung r = XD_RUNG_INLINE; r < XD_RUNG_COUNT; r++) {
+			if (!o.can[r])
 				continue;
+			assert_int_equal(check_rung(&s, &limits, r), o.wrs[r]);
+			seen[r]++;
 		}
-		assert_int_equal(r, 0);
-		assert_int_equal(xd_plan_make(&s, &limits, &twin), 0);
-		assert_int_equal(twin.rung, plan.rung);
-		assert_int_equal(twin.wrs, plan.wrs);
-		check_shape(&s, &limits, &plan);
-		if (message)
-			assert_int_equal(plan.wrs, 1);
-		planned++;
-		split += plan.rung == XD_RUNG_SPLIT;
 	}
 	/* The shapes are worth something: of all kinds there are many. */
-	assert_true(planned > SHAPES / 2 && refused > SHAPES / 100 && split > SHAPES / 100);
+	for (int r = 0; r < XD_RUNG_COUNT; r++)
+		assert_true(seen[r] > SHAPES / 100);
 }
 
 /* ---- by hand */
+
+static struct xd_plan_limits plain(uint32_t max_sge, uint64_t wr_bytes)
+{
+	return (struct xd_plan_limits){ .max_sge = max_sge, .wr_bytes = wr_bytes,
+					.force = XD_RUNG_COUNT };
+}
+
+static void plan_with(const struct xd_shape *s, const struct xd_plan_limits *limits, int expect,
+		      enum xd_rung rung, uint32_t wrs)
+{
+	struct xd_thoughts thoughts;
+	struct xd_plan plan, twin;
+
+	assert_int_equal(xd_plan_make(s, limits, &plan, NULL), expect);
+	assert_int_equal(xd_plan_make(s, limits, &twin, &thoughts), expect);
+	if (expect)
+		return;
+	assert_true(plans_equal(&plan, &twin));
+	assert_int_equal(plan.rung, rung);
+	assert_int_equal(plan.wrs, wrs);
+	assert_int_equal(check_rung(s, limits, rung), wrs);
+}
 
 static void plan_of(uint8_t opcode, uint32_t n_local, uint32_t n_remote, uint32_t max_sge,
 		    uint64_t wr_bytes, int expect, enum xd_rung rung, uint32_t wrs)
 {
 	struct xd_shape s = { .opcode = opcode, .n_local = n_local, .n_remote = n_remote,
 			      .local = local, .remote = remote };
-	struct xd_plan_limits limits = { .max_sge = max_sge, .wr_bytes = wr_bytes };
-	struct xd_plan plan;
+	struct xd_plan_limits limits = plain(max_sge, wr_bytes);
 
-	assert_int_equal(xd_plan_make(&s, &limits, &plan), expect);
-	if (expect)
-		return;
-	assert_int_equal(plan.rung, rung);
-	assert_int_equal(plan.wrs, wrs);
-	check_shape(&s, &limits, &plan);
-}
-
-static struct xp_segment seg(uint64_t address, uint32_t length, uint32_t key)
-{
-	return (struct xp_segment){ .address = address, .length = length, .key = key };
+	plan_with(&s, &limits, expect, rung, wrs);
 }
 
 static void nothing_at_all(void **unused)
@@ -399,7 +326,7 @@ static void long_ones_are_cut(void **unused)
 static void short_ones_end_with_the_page(void **unused)
 {
 	const uint64_t page = UINT64_C(1) << 40;
-	struct xd_plan_limits limits = { .max_sge = 4, .wr_bytes = 1000, .short_in_page = true };
+	struct xd_plan_limits limits = plain(4, 1000);
 	struct xd_shape s = { .opcode = XP_OP_READ, .n_local = 2, .n_remote = 1, .local = local,
 			      .remote = remote };
 	static const struct {
@@ -411,29 +338,56 @@ static void short_ones_end_with_the_page(void **unused)
 		{ FABRIC_PAGE_BYTES - 32, 32, 1 }, { FABRIC_PAGE_BYTES - 7, 33, 1 },
 		{ FABRIC_PAGE_BYTES, 32, 1 },	   { 100, 3, 1 },
 	};
-	struct xd_plan plan;
 
 	(void)unused;
+	limits.short_in_page = true;
+	limits.stage_bytes = 4096;
 	for (int stage = 0; stage < 2; stage++) {
 		for (size_t i = 0; i < XC_ARRAY_SIZE(shapes); i++) {
-			limits.stage = stage;
+			limits.no_keys = stage;
 			local[0] = seg(0, 1, 1);
 			local[1] = seg(70, shapes[i].bytes - 1, 2);
 			remote[0] = seg(page + shapes[i].offset, shapes[i].bytes, 9);
-			assert_int_equal(xd_plan_make(&s, &limits, &plan), 0);
-			assert_int_equal(plan.wrs, shapes[i].wrs);
-			check_shape(&s, &limits, &plan);
+			plan_with(&s, &limits, 0,
+				  stage		       ? XD_RUNG_STAGE
+				  : shapes[i].wrs == 1 ? XD_RUNG_DIRECT
+						       : XD_RUNG_SPLIT,
+				  shapes[i].wrs);
 		}
 	}
 	/* What is left over of a long one is short, too. */
 	limits.wr_bytes = 4000;
-	limits.stage = false;
+	limits.no_keys = false;
 	local[0] = seg(0, 2000, 1);
 	local[1] = seg(3000, 2010, 2);
 	remote[0] = seg(page + 90, 4010, 9);
-	assert_int_equal(xd_plan_make(&s, &limits, &plan), 0);
-	assert_int_equal(plan.wrs, 3);
-	check_shape(&s, &limits, &plan);
+	plan_with(&s, &limits, 0, XD_RUNG_SPLIT, 3);
+}
+
+/* Neighbours that are longer together than a segment can be are one run with one key. */
+static void long_runs_have_one_key(void **unused)
+{
+	struct xd_shape s = { .opcode = XP_OP_READ, .n_local = 2, .n_remote = 1, .local = local,
+			      .remote = remote };
+	struct xd_plan_limits limits = plain(4, XD_PLAN_WR_BYTES_MAX);
+	struct xd_thoughts thoughts;
+	struct xd_range range;
+	struct xd_plan plan;
+
+	(void)unused;
+	limits.exposed_sink = true;
+	local[0] = seg(0, 3000000001, 1);
+	local[1] = seg(3000000001, 3000000001, 1);
+	remote[0] = seg(0, 3000000001, 7);
+	remote[1] = seg(5000000000, 3000000001, 7);
+	s.n_remote = 2;
+	assert_int_equal(xd_plan_ranges(&s, 1, &range), 1);
+	assert_int_equal(range.length, 6000000002);
+	assert_int_equal(xd_plan_make(&s, &limits, &plan, &thoughts), 0);
+	assert_int_equal(plan.rung, XD_RUNG_SPLIT);
+	assert_int_equal(plan.keys, 1);
+	assert_int_equal(check_rung(&s, &limits, XD_RUNG_SPLIT), plan.wrs);
+	assert_int_equal(plan.wrs, 24);
 }
 
 static void most_segments(void **unused)
@@ -445,6 +399,40 @@ static void most_segments(void **unused)
 	}
 	plan_of(XP_OP_WRITE, SEGMENTS, SEGMENTS, 1, UINT32_MAX, 0, XD_RUNG_DIRECT, SEGMENTS);
 	plan_of(XP_OP_READ, SEGMENTS, SEGMENTS, 64, 2, 0, XD_RUNG_SPLIT, 2 * SEGMENTS);
+	/* One side in one run, the other in thousands. */
+	for (uint32_t i = 0; i < SEGMENTS; i++)
+		remote[i] = seg(i * UINT64_C(3), 3, 5);
+	plan_of(XP_OP_READ, SEGMENTS, SEGMENTS, 1, UINT32_MAX, 0, XD_RUNG_SPLIT, SEGMENTS);
+}
+
+/* A TiB: its millions of work requests are counted, but not one by one. */
+static void most_bytes(void **unused)
+{
+	const uint32_t n = 512, each = UINT32_C(1) << 31;
+	struct xd_shape s = { .opcode = XP_OP_READ, .n_local = n, .n_remote = n, .local = local,
+			      .remote = remote };
+	struct xd_plan_limits limits = plain(30, 1 << 20);
+	struct xd_thoughts thoughts;
+	struct xd_plan plan;
+
+	(void)unused;
+	for (uint32_t i = 0; i < n; i++) {
+		local[i] = seg(i * UINT64_C(0x100000000), each, 1);
+		remote[i] = seg(i * UINT64_C(0x100000000) + 4090, each, 1);
+	}
+	limits.stage_bytes = 1 << 20;
+	limits.ranges = 512;
+	limits.short_in_page = true;
+	memset(&limits.costs, 0xff, sizeof(limits.costs));
+	assert_int_equal(xd_plan_make(&s, &limits, &plan, &thoughts), 0);
+	assert_int_equal(thoughts.of[XD_RUNG_STAGE].wrs, 1 << 23);
+	assert_int_equal(thoughts.of[XD_RUNG_SPLIT].wrs, 1 << 20);
+	assert_int_equal(thoughts.of[XD_RUNG_INDIRECT].wrs, 1 << 20);
+	assert_int_equal(plan.rung, XD_RUNG_SPLIT);
+	assert_int_equal(plan.ns, UINT64_C(0xffffffff) << 20);
+	assert_int_equal(thoughts.of[XD_RUNG_STAGE].ns,
+			 UINT64_C(0xffffffff) *
+				 ((1 << 23) + 512 + (1 << 23) - 1 + (UINT64_C(1) << 30)));
 }
 
 int main(void)
@@ -456,8 +444,10 @@ int main(void)
 		cmocka_unit_test(list_is_exhausted_first),
 		cmocka_unit_test(remote_neighbours_are_joined),
 		cmocka_unit_test(long_ones_are_cut),
+		cmocka_unit_test(long_runs_have_one_key),
 		cmocka_unit_test(short_ones_end_with_the_page),
 		cmocka_unit_test(most_segments),
+		cmocka_unit_test(most_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
