@@ -218,8 +218,8 @@ static int build_inline(struct xd_transfer *t, struct xd_chain *c, uint32_t i)
 	if (!xd_may_copy(t->session->core))
 		return -EINTR;
 	xc_assert(t->bytes <= sizeof(c->inline_data));
-	r = xd_stage_copy_in(t, (struct xd_cursor){ 0 }, c->inline_data,
-			     t->bytes - XD_SABOTAGE("forget-the-last-byte"));
+	r = xd_stage_copy(t, (struct xd_cursor){ 0 }, c->inline_data,
+			  t->bytes - XD_SABOTAGE("forget-the-last-byte"), false);
 	c->sge[i][0] = (struct ibv_sge){ .addr = (uintptr_t)c->inline_data,
 					 .length = (uint32_t)t->bytes };
 	wr->num_sge = 1;

@@ -94,10 +94,10 @@ int xd_explain_pieces(const char *side, const char *text,
 			address += (length / FABRIC_PAGE_BYTES + 2) * FABRIC_PAGE_BYTES;
 			bytes += length;
 		}
-		if (bytes > XD_EXPLAIN_BYTES_MAX)
+		if (bytes > XP_MESSAGE_BYTES_MAX)
 			return refuse(ret_why, EINVAL,
 				      "%s has %" PRIu64 " bytes or more, at most %" PRIu64, side,
-				      bytes, XD_EXPLAIN_BYTES_MAX);
+				      bytes, XP_MESSAGE_BYTES_MAX);
 	}
 	*ret_n = n;
 	*ret_bytes = bytes;

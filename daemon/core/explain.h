@@ -11,13 +11,12 @@
 #include "daemon/core/plan.h"
 
 #define XD_EXPLAIN_ARGUMENTS 5
-#define XD_EXPLAIN_BYTES_MAX (UINT64_C(1) << 40)
 
 struct xd_core;
 
 /*
  * Pieces as people write them, "9x4096,1x64K": how many of how many bytes. Each begins on a page of
- * its own, so that no two are neighbours. At most XP_SEGMENTS_MAX of them, XD_EXPLAIN_BYTES_MAX in
+ * its own, so that no two are neighbours. At most XP_SEGMENTS_MAX of them, XP_MESSAGE_BYTES_MAX in
  * all. `side` is for ret_why (XD_TEXT_MAX bytes). 0 or -EINVAL.
  */
 int xd_explain_pieces(const char *side, const char *text,

@@ -177,23 +177,11 @@ static void encode(const struct xd_link *k, const struct xd_patch *p, uint8_t by
 /* Into the message, from this offset on, over as many of its segments as it takes. */
 static int put(struct xd_transfer *send, uint64_t offset, uint8_t *bytes, uint32_t n)
 {
-	const struct xp_segment *s = send->segments;
-	int r = 0;
+	struct xd_cursor at = { .local_done = offset };
 
-	while (offset >= s->length)
-		offset -= s++->length;
-	while (n && r == 0) {
-		uint32_t some = (uint32_t)xc_min_u64(n, s->length - offset);
-
-		if (some)
-			r = xd_copy(xd_buffer_get(send->session, s->key), s->address + offset,
-				    bytes, some, true);
-		bytes += some;
-		n -= some;
-		offset = 0;
-		s++;
-	}
-	return r;
+	while (at.local_done >= send->segments[at.local].length)
+		at.local_done -= send->segments[at.local++].length;
+	return xd_stage_copy(send, at, bytes, n, true);
 }
 
 static int patch(struct xd_transfer *send, const struct xd_link *k)

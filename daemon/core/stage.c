@@ -194,10 +194,11 @@ static int64_t copy_some(struct xd_transfer *t, struct xd_cursor *c, uint8_t *me
 	return r < 0 ? r : (int64_t)n;
 }
 
-int xd_stage_copy_in(struct xd_transfer *t, struct xd_cursor from, uint8_t *to, uint64_t bytes)
+int xd_stage_copy(struct xd_transfer *t, struct xd_cursor from, uint8_t *memory, uint64_t bytes,
+		  bool to_client)
 {
 	for (uint64_t done = 0; done < bytes;) {
-		int64_t n = copy_some(t, &from, to + done, bytes - done, false);
+		int64_t n = copy_some(t, &from, memory + done, bytes - done, to_client);
 
 		if (n < 0)
 			return (int)n;

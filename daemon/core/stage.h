@@ -70,9 +70,10 @@ void xd_stage_soon(struct xd_endpoint *ep);
 /* One round over the endpoints that have. True: there is more. */
 bool xd_stage_turn(struct xd_core *core);
 
-/* Copies `bytes` of the transfer's local side, from `from` on, out of client memory. 0 or an error.
- */
-int xd_stage_copy_in(struct xd_transfer *t, struct xd_cursor from, uint8_t *to, uint64_t bytes);
+/* Copies so many bytes between the transfer's local side, from `from` on, and memory of ours: few,
+ * for the turn's budget is not asked. 0 or -XP_E_BUFFER_FAULT. */
+int xd_stage_copy(struct xd_transfer *t, struct xd_cursor from, uint8_t *memory, uint64_t bytes,
+		  bool to_client);
 /* Makes the ring of RECVs; xd_endpoint_staged() follows, perhaps within this call. */
 void xd_stage_reserve(struct xd_endpoint *ep, uint64_t bytes);
 /* The QP is gone: so go the rings. */
