@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The simulation: run [--seed S | --seeds A..B] [--steps N] [--trace] [--saboteur NAME]. Without
- * arguments, as a test: many seeds, then each saboteur until it is caught.
+ * arguments, as a test: many seeds (as many as go into XFER_TEST_SIM_SECONDS, where that is set),
+ * then each saboteur until it is caught.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "daemon/core/sabotage.h"
@@ -345,6 +347,8 @@ static int run_test(void)
 {
 	const char *sanitizers = getenv("XD_SANITIZERS");
 	bool slow = sanitizers && sanitizers[0];
+	const char *seconds = getenv("XFER_TEST_SIM_SECONDS");
+	time_t until = time(NULL) + (seconds ? strtol(seconds, NULL, 10) : 0);
 	uint64_t seeds = slow ? 60 : 300;
 	struct figures f = { 0 };
 	int failed = 0;
@@ -352,10 +356,10 @@ static int run_test(void)
 	steps = slow ? 1000 : steps;
 	/* Whether a saboteur is caught is no question of sanitizers: builds without tell. */
 	printf("1..%d\n", 2 + (slow ? 0 : (int)XC_ARRAY_SIZE(saboteurs)));
-	for (uint64_t seed = 1; seed <= seeds; seed++)
+	for (uint64_t seed = 1; seed <= seeds || time(NULL) < until; seed++)
 		run_seed(seed, &f);
 	print_figures(&f);
-	printf("ok 1 - every promise held in %" PRIu64 " seeds of %" PRIu64 " steps\n", seeds,
+	printf("ok 1 - every promise held in %" PRIu64 " seeds of %" PRIu64 " steps\n", f.seeds,
 	       steps);
 	failed = digest_of(7) != digest_of(7);
 	printf("%sok 2 - one seed runs the same way twice\n", failed ? "not " : "");
