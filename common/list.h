@@ -55,6 +55,18 @@ static inline struct xc_list *xc_list_pop(struct xc_list *head)
 	return e;
 }
 
+/* All of `from`, in their order, come before what is on `head`. */
+static inline void xc_list_splice(struct xc_list *head, struct xc_list *from)
+{
+	if (xc_list_empty(from))
+		return;
+	from->prev->next = head->next;
+	head->next->prev = from->prev;
+	head->next = from->next;
+	from->next->prev = head;
+	xc_list_init(from);
+}
+
 #define xc_list_first(head, type, member)                                                          \
 	(xc_list_empty(head) ? NULL : xc_container_of((head)->next, type, member))
 

@@ -7,6 +7,7 @@
 
 #include "common/assert.h"
 #include "daemon/core/sabotage.h"
+#include "daemon/core/wait.h"
 
 #define BUFFER_BYTES_MAX (UINT64_C(1) << 40)
 /* Buffers lie this far apart in the address space of their MRs: twice the largest, so that they
@@ -47,6 +48,7 @@ static void buffer_free(struct xd_buffer *b)
 	xd_core_count(s->core, XD_COUNTER_buffers, -1);
 	xd_core_count(s->core, XD_COUNTER_buffer_bytes, -(int64_t)b->size_bytes);
 	xd_core_count(s->core, XD_COUNTER_pinned_bytes, -(int64_t)b->pinned_bytes);
+	xd_wait_freed(s->core);
 	s->live_buffers--;
 	b->magic = 0;
 	free(b);

@@ -319,7 +319,7 @@ static int choose(struct xd_transfer *t)
 		if (r == -EINPROGRESS)
 			return XD_BUILD_PENDING;
 		if (!demote(t))
-			return XD_BUILD_WAIT;
+			return XD_BUILD_NO_MEMORY;
 	}
 	return XD_BUILT;
 }
@@ -333,9 +333,10 @@ static int not_built(int r)
 	case -XP_E_BUFFER_FAULT: /* its session has ended: with its endpoint it is flushed */
 		return XD_BUILD_PENDING;
 	case -EAGAIN:
+		return XD_BUILD_WAIT;
 	case -ENOMEM:
 	case -XP_E_QUOTA:
-		return XD_BUILD_WAIT;
+		return XD_BUILD_NO_MEMORY;
 	case -EMSGSIZE: /* the ring is a small one, for its user is at the limit */
 		return -XP_E_QUOTA;
 	default:

@@ -10,6 +10,7 @@
 #include "daemon/core/grant.h"
 #include "daemon/core/stage.h"
 #include "daemon/core/temporary.h"
+#include "daemon/core/wait.h"
 
 #define POLL_BATCH 64
 /* Requests ended in a turn because their endpoint does; about a millisecond's work. */
@@ -50,6 +51,7 @@ int xd_core_new(const struct xd_engine_ref *engine, const struct xd_policy *poli
 	core->magic = XD_CORE_MAGIC;
 	core->engine = *engine;
 	core->drain.fired = drain_over;
+	xd_wait_init(core);
 	xd_quota_init(&core->quota, policy);
 	xc_list_init(&core->sessions);
 	xc_list_init(&core->closing);
@@ -160,6 +162,7 @@ bool xd_core_progress(struct xd_core *core, uint64_t budget_bytes)
 		take_completions(core, f);
 	}
 	more |= xd_stage_turn(core);
+	more |= xd_wait_turn(core);
 	more |= take_down(core);
 	/*
 	 * All or none: a session that has nothing in flight may be the one that another reads from.
@@ -199,6 +202,7 @@ void xd_core_free(struct xd_core *core)
 	XC_CHECK(core, XD_CORE_MAGIC);
 	xc_assert(xc_list_empty(&core->sessions));
 	xd_disarm(core, &core->drain);
+	xd_wait_done(core);
 	while ((l = xc_list_pop(&core->spare)))
 		free(xc_container_of(l, struct xd_transfer, link));
 	while ((l = xc_list_pop(&core->spare_grants)))

@@ -11,6 +11,7 @@
 #include "daemon/core/link.h"
 #include "daemon/core/sabotage.h"
 #include "daemon/core/stage.h"
+#include "daemon/core/wait.h"
 
 /* ------------------------------------------------------------------ telling */
 
@@ -199,6 +200,7 @@ void xd_endpoint_end(struct xd_endpoint *ep, int status, const char *why)
 	xc_list_remove(&ep->key_link);
 	xd_disarm(ep->session->core, &ep->timer);
 	xd_disarm(ep->session->core, &ep->retry);
+	xd_wait_not(ep);
 	if (ep->fep && !XD_SABOTAGE("destroy-unstopped"))
 		xd_ep_fabric(ep)->ops->ep_error(ep->fep);
 	if (ep->request) {
@@ -476,6 +478,7 @@ static void endpoint_init(struct xd_endpoint *ep, struct xd_session *s,
 	xc_list_init(&ep->ending_link);
 	xc_list_init(&ep->staging_link);
 	xc_list_init(&ep->key_link);
+	xd_turn_init(&ep->turn, &s->turn);
 	xc_list_init(&ep->copies);
 	xc_list_init(&ep->idle_slabs[0]);
 	xc_list_init(&ep->idle_slabs[1]);

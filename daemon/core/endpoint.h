@@ -48,6 +48,13 @@ enum xd_want {
 	XD_WANTS,
 };
 
+/* What of it others wait for too; wait.h. */
+enum xd_scarce {
+	XD_SCARCE_NONE,
+	XD_SCARCE_WINDOW,
+	XD_SCARCE_MEMORY, /* a registration, a slab, or the right to pin memory */
+};
+
 /* A work request with the device: whose, and where in a ring its data is. */
 struct xd_wqe {
 	struct xd_transfer *transfer; /* NULL: it has ended otherwise */
@@ -95,6 +102,8 @@ struct xd_endpoint {
 	int sq_status;	 /* how; 0: none has */
 	bool sq_silent;	 /* the last one posted is not signalled */
 	struct xd_timer retry;
+	struct xd_turn turn;
+	enum xd_scarce scarce; /* what it waits for in that turn */
 	/*
 	 * Since when what waits for each of these cannot be posted though the queue is empty; 0 =
 	 * it can.

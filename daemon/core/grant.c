@@ -10,6 +10,7 @@
 #include "daemon/core/audited.h"
 #include "daemon/core/sabotage.h"
 #include "daemon/core/stage.h"
+#include "daemon/core/wait.h"
 
 #define SPARE_MAX 4096
 
@@ -245,9 +246,9 @@ static void ranges_made(struct fabric_done *done, int status)
 	if (g->state == XD_GRANT_KILLING)
 		xd_grant_unmake(g); /* it was given up meanwhile */
 	else if (status < 0)
-		xd_endpoint_wait(g->endpoint);
+		xd_endpoint_wait(g->endpoint, XD_SCARCE_MEMORY);
 	else
-		xd_endpoint_pump(g->endpoint);
+		xd_wait_made(g->endpoint);
 }
 
 /* What its window is bound to: its buffer's registration, or one over its ranges alone, which no
@@ -298,11 +299,11 @@ int xd_grant_post(struct xd_transfer *t, struct ibv_send_wr *wr)
 	uint64_t address;
 
 	if (r < 0)
-		return r == -EINPROGRESS ? XD_BUILD_PENDING : XD_BUILD_WAIT;
+		return r == -EINPROGRESS ? XD_BUILD_PENDING : XD_BUILD_NO_MEMORY;
 	if (!g->window) {
 		g->window = xd_window_take(ep);
 		if (!g->window)
-			return XD_BUILD_WAIT;
+			return ep->window_due ? XD_BUILD_PENDING : XD_BUILD_NO_WINDOW;
 		g->window->grant = g;
 	}
 	xd_audited_grant(g, XD_AUDIT_WINDOW);
@@ -419,6 +420,8 @@ static void grant_free(struct xd_grant *g)
 	xc_list_remove(&g->link);
 	xc_slots_remove(&s->grants, g->number);
 	drop_ranges(g);
+	if (g->pinned_bytes)
+		xd_wait_freed(s->core);
 	unpin(g);
 	xd_uncharge(&s->payer, XD_LIMIT_grants, 1);
 	xd_core_count(s->core, XD_COUNTER_grants, -1);

@@ -9,6 +9,7 @@
 #include "daemon/core/buffer.h"
 #include "daemon/core/grant.h"
 #include "daemon/core/sabotage.h"
+#include "daemon/core/wait.h"
 
 /* A device that is full, or a user at its limit, is not asked again for every transfer. */
 #define REFUSED_NS (1000 * XD_NS_PER_MS)
@@ -218,7 +219,7 @@ static void wake(struct xc_list *waiters)
 	struct xc_list *l;
 
 	while ((l = xc_list_pop(waiters)))
-		xd_endpoint_pump(xc_container_of(l, struct xd_endpoint, key_link));
+		xd_wait_made(xc_container_of(l, struct xd_endpoint, key_link));
 }
 
 /* The list moves out of what may be freed under it. */
@@ -326,6 +327,7 @@ static void dropped(struct fabric_done *done, int status)
 	struct xd_key *key = xc_container_of(done, struct xd_key, done);
 
 	xc_assert(status == 0);
+	xd_wait_freed(key->buffer->session->core);
 	key_free(key);
 }
 
@@ -347,9 +349,7 @@ void xd_key_drop(struct xd_key *key)
 	xd_audited_drop(key);
 	key->done.fn = dropped;
 	r = core->fabrics[key->pd->fabric].ops->mr_dereg(key->mr, &key->done);
-	if (r == -EINPROGRESS)
-		return;
-	xc_assert(r ==
-		  0); /* no window is bound: nothing uses the buffer, or the windows went first */
-	key_free(key);
+	/* No window is bound: nothing uses the buffer, or the windows went first. */
+	if (r != -EINPROGRESS)
+		dropped(&key->done, r);
 }

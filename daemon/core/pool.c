@@ -7,6 +7,7 @@
 #include "common/assert.h"
 #include "daemon/core/audited.h"
 #include "daemon/core/sabotage.h"
+#include "daemon/core/wait.h"
 
 /* Where slabs lie for their device: below the first buffer (buffer.c), and no address of ours. */
 #define SLAB_IOVA (UINT64_C(1) << 40)
@@ -22,6 +23,8 @@ static void slab_gone(struct xd_slab *slab)
 	xd_uncharge(&s->payer, XD_LIMIT_pinned, slab->size_bytes);
 	xd_core_count(s->core, XD_COUNTER_slab_bytes, -(int64_t)slab->size_bytes);
 	xd_core_count(s->core, XD_COUNTER_pinned_bytes, -(int64_t)slab->size_bytes);
+	if (slab->status == 0)
+		xd_wait_freed(s->core);
 	free(slab);
 	xd_pd_lost(pd);
 }
@@ -81,6 +84,7 @@ void xd_slab_free(struct xd_slab *slab)
 
 static void fail(struct xd_slab *slab, int status)
 {
+	slab->status = status; /* that this one goes gives nobody room */
 	xd_audited_gone(slab->pd->session->core, &slab->audit);
 	if (!slab->unwanted)
 		slab->ready(slab, status);

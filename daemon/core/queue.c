@@ -8,6 +8,7 @@
 #include "daemon/core/grant.h"
 #include "daemon/core/sabotage.h"
 #include "daemon/core/stage.h"
+#include "daemon/core/wait.h"
 
 /*
  * The queues of an endpoint: transfers wait in the order of their submission, become work requests
@@ -109,6 +110,7 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct x
 	t->sequence = ep->sq_tail - 1;
 	t->posted += n;
 	t->cursor = c->after[n - 1];
+	xd_wait_over(ep);
 	/* One of no bytes needs no key and no slab: it says nothing of their being there again. */
 	if (t->bytes)
 		ep->blocked_ns[wants(t)] = 0;
@@ -127,12 +129,16 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct x
  * for a time of no progress, counted until one that wanted the same is posted, or nothing waits.
  * Those that have been there meanwhile then get one try each, so that not each adds its own time.
  */
-static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
+static void wait_for(struct xd_endpoint *ep, struct xd_transfer *t, enum xd_scarce scarce)
 {
 	const struct xd_core *core = ep->session->core;
 	uint64_t *blocked_ns = &ep->blocked_ns[wants(t)];
 	uint64_t now;
 
+	if (scarce == XD_SCARCE_NONE)
+		xd_wait_not(ep);
+	else
+		xd_wait_for(ep, scarce);
 	if ((ep->sq_head != ep->sq_tail && !ep->sq_silent) || ep->window_due)
 		return; /* what comes back pumps again */
 	now = xd_now(core);
@@ -145,7 +151,7 @@ static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 	if ((now - *blocked_ns < progress_ns(ep) && !XD_SABOTAGE("have-no-patience")) ||
 	    ep->sq_head != ep->sq_tail ||
 	    t->request.opcode == XP_OP_REVOKE) {
-		if (!XD_SABOTAGE("never-try-again"))
+		if (scarce == XD_SCARCE_NONE && !XD_SABOTAGE("never-try-again"))
 			xd_arm(core, &ep->retry, now + RETRY_NS);
 		return;
 	}
@@ -153,18 +159,20 @@ static void wait_for_room(struct xd_endpoint *ep, struct xd_transfer *t)
 	xd_transfer_end(t, -EAGAIN,
 			"the fabric had no resources for this request for %" PRIu64 " ms",
 			core->quota.policy->progress_ms);
-	if (!xc_list_empty(&ep->waiting))
+	if (xc_list_empty(&ep->waiting))
+		xd_wait_not(ep);
+	else
 		xd_arm(core, &ep->retry, now);
 }
 
-void xd_endpoint_wait(struct xd_endpoint *ep)
+void xd_endpoint_wait(struct xd_endpoint *ep, enum xd_scarce scarce)
 {
 	struct xd_transfer *t = xc_list_first(&ep->waiting, struct xd_transfer, link);
 
 	if (XD_SABOTAGE("no-window-is-fatal"))
 		xd_endpoint_end(ep, -XP_E_DEVICE, NULL);
 	else if (t && ep->state == XD_EP_CONNECTED)
-		wait_for_room(ep, t);
+		wait_for(ep, t, scarce);
 }
 
 void xd_endpoint_retry(struct xd_timer *timer)
@@ -200,6 +208,7 @@ static bool start_key(struct xd_endpoint *ep, struct xd_transfer *t)
 	ep->sq[ep->sq_tail++ % ep->sq_depth] =
 		(struct xd_wqe){ .transfer = t, .ours = true, .ring = XD_RINGS };
 	arm_progress(ep);
+	xd_wait_over(ep);
 	if (t->request.opcode == XP_OP_GRANT)
 		xd_grant_start(t);
 	else
@@ -219,7 +228,7 @@ static bool post(struct xd_endpoint *ep, struct xd_transfer *t, struct xd_chain 
 	if (r == 0)
 		return true;
 	if (is_want(r) && !XD_SABOTAGE("full-queue-is-fatal"))
-		wait_for_room(ep, t);
+		wait_for(ep, t, XD_SCARCE_NONE);
 	else
 		xd_endpoint_end(ep, r == -ENOTCONN ? -XP_E_PEER_GONE : -XP_E_DEVICE, NULL);
 	return false;
@@ -238,7 +247,13 @@ static bool post_first(struct xd_endpoint *ep, struct xd_transfer *t, uint32_t r
 	case XD_BUILT:
 		return post(ep, t, &c);
 	case XD_BUILD_WAIT:
-		wait_for_room(ep, t);
+		wait_for(ep, t, XD_SCARCE_NONE);
+		return false;
+	case XD_BUILD_NO_WINDOW:
+		wait_for(ep, t, XD_SCARCE_WINDOW);
+		return false;
+	case XD_BUILD_NO_MEMORY:
+		wait_for(ep, t, XD_SCARCE_MEMORY);
 		return false;
 	case XD_BUILD_LATER:
 		xd_stage_soon(ep);
@@ -264,6 +279,7 @@ void xd_endpoint_pump(struct xd_endpoint *ep)
 			return;
 	}
 	memset(ep->blocked_ns, 0, sizeof(ep->blocked_ns)); /* nothing waits */
+	xd_wait_not(ep);
 }
 
 static void post_recv(struct xd_transfer *t)

@@ -10,6 +10,7 @@
 
 #include "common/list.h"
 #include "daemon/core/policy.h"
+#include "daemon/core/turn.h"
 #include "daemon/engine.h"
 
 /* Memory for segment lists, per user; not configurable, since it is the daemon's own. */
@@ -40,6 +41,7 @@ struct xd_account {
 	uint32_t n_closes;
 	uint64_t turn;	    /* the last in which something was submitted */
 	uint64_t submitted; /* in it, in segments */
+	struct xd_turn waits; /* a user's: its sessions that wait */
 };
 
 #define XD_PAYER_GROUPS_MAX 64
@@ -55,6 +57,7 @@ struct xd_quota {
 	const struct xd_policy *policy;
 	struct xc_list users, groups;
 	struct xd_account total;
+	struct xd_turn turns; /* users that wait */
 };
 
 void xd_quota_init(struct xd_quota *q, const struct xd_policy *policy);

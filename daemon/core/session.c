@@ -119,6 +119,7 @@ int xd_session_new(struct xd_core *core, const struct xd_peer *peer, void *conn,
 	r = xd_payer_init(&s->payer, &core->quota, peer->uid, s->gids, s->n_gids);
 	if (r < 0)
 		goto fail;
+	xd_turn_init(&s->turn, &s->payer.user->waits);
 	r = admit(s, ret_why);
 	if (r < 0) {
 		xd_payer_done(&s->payer, &core->quota);

@@ -30,6 +30,21 @@ struct xd_measure {
 	struct fabric_costs costs;
 };
 
+/* Endpoints that wait for what has run out; wait.h. */
+struct xd_waits {
+	uint32_t n;
+	bool due, in_round;	   /* a round is to begin; goes on */
+	struct xd_endpoint *asked; /* whose turn it is */
+	struct xd_timer again;
+	struct {
+		uint32_t waiting;
+		bool asking; /* its device is, by one of them; */
+		bool freed;  /* something came back meanwhile */
+		bool out;    /* it had none in this round, */
+		bool called; /* and one that is kept for later was called in */
+	} windows[XD_FABRICS_MAX];
+};
+
 struct xd_core {
 	uint32_t magic;
 	struct xd_engine_ref engine;
@@ -58,6 +73,7 @@ struct xd_core {
 	uint32_t n_spare_temporaries;
 	void *spare_lists[2]; /* blocks for segment lists, by class */
 	uint32_t n_spare_lists[2];
+	struct xd_waits waits;
 	bool draining;
 	/* of all sessions: transfers not yet ended, RECVs and CANCELs left out */
 	uint32_t unfinished;
@@ -101,6 +117,7 @@ struct xd_session {
 	bool closed;  /* io has let go */
 	char name[65];
 	struct xd_payer payer;
+	struct xd_turn turn;		   /* its endpoints that wait */
 	struct xd_pd *pds[XD_FABRICS_MAX]; /* where endpoints have none of their own */
 	struct xc_slots buffers, endpoints, listeners, requests, grants;
 	uint32_t live_buffers, live_endpoints,

@@ -8,6 +8,7 @@
 #include "daemon/core/audited.h"
 #include "daemon/core/buffer.h"
 #include "daemon/core/sabotage.h"
+#include "daemon/core/wait.h"
 
 #define SPARE_MAX 256
 
@@ -44,6 +45,8 @@ static void give_back(struct xd_temporaries *all)
 	if (!XD_SABOTAGE("keep-a-temporary-charge"))
 		xd_uncharge(&t->session->payer, XD_LIMIT_pinned, all->pinned_bytes);
 	xd_core_count(core, XD_COUNTER_pinned_bytes, -(int64_t)all->pinned_bytes);
+	if (all->status == 0)
+		xd_wait_freed(core);
 	t->temporaries = NULL;
 	if (core->n_spare_temporaries < SPARE_MAX) {
 		xc_list_prepend(&core->spare_temporaries, &all->link);

@@ -129,8 +129,8 @@ void xd_endpoint_made(struct xd_endpoint *ep);
 bool xd_endpoint_retired(const struct xd_endpoint *ep);
 /* A turn of copying has come: retires, posts, and goes on with its end. */
 void xd_endpoint_advance(struct xd_endpoint *ep);
-/* The first of them was refused a resource: it is tried again after a while, and not for ever. */
-void xd_endpoint_wait(struct xd_endpoint *ep);
+/* The first of them was refused this: it is tried again, in its turn, and not for ever. */
+void xd_endpoint_wait(struct xd_endpoint *ep, enum xd_scarce scarce);
 /* Ends everything on the endpoint's queues with this status: its QP is gone, or was never made. */
 void xd_endpoint_flush(struct xd_endpoint *ep, int status);
 /* Timers of an endpoint. */
@@ -156,7 +156,9 @@ struct xd_chain {
 
 enum xd_build {
 	XD_BUILT,
-	XD_BUILD_WAIT, /* for room or a resource: comes back with a completion, or is tried again */
+	XD_BUILD_WAIT, /* for room of its own: comes back with a completion, or is tried again */
+	XD_BUILD_NO_WINDOW, /* for its turn to get one */
+	XD_BUILD_NO_MEMORY,
 	XD_BUILD_PENDING, /* for something that is being made, whose end pumps */
 	XD_BUILD_LATER,	  /* for the next turn */
 };

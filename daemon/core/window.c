@@ -6,6 +6,7 @@
 
 #include "common/assert.h"
 #include "daemon/core/grant.h"
+#include "daemon/core/wait.h"
 
 static const struct fabric_ops *window_ops(const struct xd_window *w)
 {
@@ -30,6 +31,7 @@ static void window_gone(struct fabric_done *done, int status)
 	struct xd_grant *g = w->grant;
 
 	xc_assert(status == 0);
+	xd_wait_freed(w->pd->session->core);
 	window_free(w);
 	if (g) {
 		g->window = NULL;
@@ -66,26 +68,31 @@ static void window_made(struct fabric_done *done, int status)
 	w->wanted_by = NULL;
 	if (ep)
 		ep->window_due = NULL;
+	xd_wait_answered(pd->session->core, pd->fabric, w->in_turn, status < 0);
 	pd->n_objects++; /* so that it outlives this */
 	if (status == 0)
 		xc_list_append(&pd->windows, &w->link);
 	else
 		window_free(w);
-	if (ep && status == 0)
-		xd_endpoint_pump(ep);
-	else if (ep)
-		xd_endpoint_wait(ep);
-	/* Its endpoint has ended meanwhile, and what it left went before this came. */
-	else if (status == 0 && pd->endpoint)
+	if (ep && status == 0) {
+		xd_wait_made(ep);
+	} else if (ep) {
+		xd_endpoint_wait(ep, XD_SCARCE_WINDOW);
+	} else if (status == 0 && pd->endpoint) {
+		/* Its endpoint has ended meanwhile, and what it left went before this came. */
 		xd_windows_free(pd);
+	}
 	xd_pd_lost(pd);
 }
 
 struct xd_window *xd_window_take(struct xd_endpoint *ep)
 {
 	struct xd_pd *pd = ep->pd;
+	struct xd_core *core = pd->session->core;
 	struct xd_window *w = xc_list_first(&pd->windows, struct xd_window, link);
 
+	if (!xd_wait_may_take_window(ep))
+		return NULL;
 	if (w) {
 		xc_list_remove(&w->link);
 		return w;
@@ -106,9 +113,13 @@ struct xd_window *xd_window_take(struct xd_endpoint *ep)
 	case -EINPROGRESS:
 		w->wanted_by = ep;
 		ep->window_due = w;
+		w->in_turn = ep->scarce == XD_SCARCE_WINDOW;
+		if (w->in_turn)
+			xd_wait_asks(core, pd->fabric);
 		return NULL;
 	default:
 		window_free(w);
+		xd_wait_answered(core, pd->fabric, false, true);
 		return NULL;
 	}
 }
@@ -119,7 +130,9 @@ void xd_window_release(struct xd_window *w)
 
 	w->grant = NULL;
 	xc_list_append(&pd->windows, &w->link);
+	xd_wait_freed(pd->session->core);
 	if (w->binds >= XD_WINDOW_BINDS_MAX || pd->n_windows > XD_WINDOWS_KEPT ||
-	    xd_session_ending(pd->session) || (pd->endpoint && pd->endpoint->gone))
+	    xd_wait_by_others(pd) || xd_session_ending(pd->session) ||
+	    (pd->endpoint && pd->endpoint->gone))
 		xd_window_kill(w);
 }

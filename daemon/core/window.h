@@ -23,6 +23,7 @@ struct xd_window {
 	struct xd_pd *pd;
 	struct ibv_mw *mw;
 	uint32_t binds;
+	bool in_turn; /* it is being made for one that waits: no other asks meanwhile */
 	struct fabric_done done;
 	struct xd_endpoint *wanted_by; /* while it is being made */
 	struct xd_grant *grant;

@@ -20,6 +20,7 @@ struct fake_dice {
 	uint32_t ranges_fail; /* keys over several ranges, in addition */
 	uint32_t dereg_slow;
 	uint32_t mw_fail, mw_slow;
+	uint32_t windows; /* there are no more of them at a time; 0: there are */
 	uint32_t ep_fail, ep_slow, destroy_slow;
 	uint32_t listen_fail, listen_slow;
 	uint32_t connect_fail;

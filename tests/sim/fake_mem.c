@@ -473,6 +473,16 @@ static void mw_alloc_ends(struct fake_later *l)
 	fake_object_dead(&mw->o);
 }
 
+/* Counts those that are under way, out and in. */
+static bool has_window(struct fabric *f)
+{
+	uint32_t n = 0;
+
+	for (struct xc_list *l = f->mws.next; l != &f->mws; l = l->next)
+		n++;
+	return !f->options.dice.windows || n <= f->options.dice.windows;
+}
+
 int fake_mw_alloc(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw **ret_mw)
 {
 	struct fabric *f;
@@ -491,12 +501,16 @@ int fake_mw_alloc(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw 
 	mw->mw.type = IBV_MW_TYPE_2;
 	pd->users++;
 	fake_object_add(f, &f->mws, &mw->o, FAKE_MW);
-	return fake_answer((struct fake_later){ .done = done, .object = &mw->o,
-						.finish = mw_alloc_ends,
-						.status = fake_dice(f, f->options.dice.mw_fail) ?
-								  -ENOMEM : 0,
-						.ret = (void **)ret_mw, .value = &mw->mw },
-			   f->options.dice.mw_slow);
+	return fake_answer(
+		(struct fake_later){
+			.done = done,
+			.object = &mw->o,
+			.finish = mw_alloc_ends,
+			.status = !has_window(f) || fake_dice(f, f->options.dice.mw_fail) ? -ENOMEM
+											  : 0,
+			.ret = (void **)ret_mw,
+			.value = &mw->mw },
+		f->options.dice.mw_slow);
 }
 
 struct fake_mw *fake_mw_of(struct ibv_mw *mw)
