@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/assert.h"
@@ -51,17 +52,34 @@ void xd_transfer_shape(const struct xd_transfer *t, struct xd_shape *ret)
 	};
 }
 
+/*
+ * What was thought is kept with the plan, for its explanation at the end: by then prices and limits
+ * may have changed, and the planner would think otherwise.
+ */
+static int plan_aloud(struct xd_transfer *t, const struct xd_shape *shape,
+		      const struct xd_plan_limits *limits)
+{
+	struct xd_thoughts thoughts;
+	int r = xd_plan_make(shape, limits, &t->plan, &thoughts);
+
+	if (r < 0)
+		return r;
+	if (!t->thoughts)
+		t->thoughts = malloc(sizeof(*t->thoughts));
+	if (t->thoughts)
+		*t->thoughts = thoughts;
+	return 0;
+}
+
 int xd_transfer_plan(struct xd_transfer *t)
 {
 	struct xd_plan_limits limits;
 	struct xd_shape shape;
-	int r;
 
 	xd_transfer_limits(t, &limits);
 	xd_transfer_shape(t, &shape);
-	r = xd_plan_make(&shape, &limits, &t->plan, NULL);
-	t->planned |= r == 0;
-	return r;
+	return t->request.flags & XP_F_EXPLAIN ? plan_aloud(t, &shape, &limits)
+					       : xd_plan_make(&shape, &limits, &t->plan, NULL);
 }
 
 /* What the planner asks of a transfer, again and again the same. */
