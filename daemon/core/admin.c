@@ -95,10 +95,9 @@ static void measure(struct xd_call *call, const char *const *arguments)
 			xd_call_reply(call, 0, NULL);
 		else
 			xd_call_reply(call, r,
-				      r == -EALREADY ? "device %.40s is being measured already"
-				      : r == -EOPNOTSUPP
-					      ? "the costs of device %.40s are fixed"
-					      : "device %.40s cannot be measured",
+				      r == -EALREADY	 ? "device %.40s is being measured already"
+				      : r == -EOPNOTSUPP ? "the costs of device %.40s are fixed"
+							 : "device %.40s cannot be measured",
 				      arguments[0]);
 		return;
 	}

@@ -24,9 +24,9 @@ static uint32_t list_of(const struct xd_shape *s, const struct xd_plan_limits *l
 {
 	if (rung != XD_RUNG_DIRECT && rung != XD_RUNG_SPLIT)
 		return 0;
-	return exposed(s, limits)	       ? 1
+	return exposed(s, limits)	     ? 1
 	       : XD_SABOTAGE("widen-a-list") ? XD_PLAN_SGE_MAX
-					       : limits->max_sge;
+					     : limits->max_sge;
 }
 
 static uint64_t bytes_at_most(const struct xd_plan_limits *limits, enum xd_rung rung)
