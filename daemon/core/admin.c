@@ -91,11 +91,14 @@ static void measure(struct xd_call *call, const char *const *arguments)
 		if (strcmp(core->caps[i].name, arguments[0]) != 0)
 			continue;
 		r = xd_core_measure(core, i);
-		xd_call_reply(call, r,
-			      r == -EALREADY	 ? "device %.40s is being measured already"
-			      : r == -EOPNOTSUPP ? "the costs of device %.40s are fixed"
-						 : "device %.40s cannot be measured",
-			      arguments[0]);
+		if (r == 0)
+			xd_call_reply(call, 0, NULL);
+		else
+			xd_call_reply(call, r,
+				      r == -EALREADY	 ? "device %.40s is being measured already"
+				      : r == -EOPNOTSUPP ? "the costs of device %.40s are fixed"
+							 : "device %.40s cannot be measured",
+				      arguments[0]);
 		return;
 	}
 	xd_call_reply(call, -ENOENT, "there is no device %.40s", arguments[0]);

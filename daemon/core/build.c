@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/assert.h"
@@ -51,17 +52,34 @@ void xd_transfer_shape(const struct xd_transfer *t, struct xd_shape *ret)
 	};
 }
 
+/*
+ * What was thought is kept with the plan, for its explanation at the end: by then prices and limits
+ * may have changed, and the planner would think otherwise.
+ */
+static int plan_aloud(struct xd_transfer *t, const struct xd_shape *shape,
+		      const struct xd_plan_limits *limits)
+{
+	struct xd_thoughts thoughts;
+	int r = xd_plan_make(shape, limits, &t->plan, &thoughts);
+
+	if (r < 0)
+		return r;
+	if (!t->thoughts)
+		t->thoughts = malloc(sizeof(*t->thoughts));
+	if (t->thoughts)
+		*t->thoughts = thoughts;
+	return 0;
+}
+
 int xd_transfer_plan(struct xd_transfer *t)
 {
 	struct xd_plan_limits limits;
 	struct xd_shape shape;
-	int r;
 
 	xd_transfer_limits(t, &limits);
 	xd_transfer_shape(t, &shape);
-	r = xd_plan_make(&shape, &limits, &t->plan, NULL);
-	t->planned |= r == 0;
-	return r;
+	return t->request.flags & XP_F_EXPLAIN ? plan_aloud(t, &shape, &limits)
+					       : xd_plan_make(&shape, &limits, &t->plan, NULL);
 }
 
 /* What the planner asks of a transfer, again and again the same. */
@@ -213,13 +231,16 @@ static int build_staged(struct xd_transfer *t, const struct xd_cursor *from,
 static int build_inline(struct xd_transfer *t, struct xd_chain *c, uint32_t i)
 {
 	struct ibv_send_wr *wr = &c->wr[i];
-	int r;
+	int r = 0;
 
 	if (!xd_may_copy(t->session->core))
 		return -EINTR;
 	xc_assert(t->bytes <= sizeof(c->inline_data));
-	r = xd_stage_copy(t, (struct xd_cursor){ 0 }, c->inline_data,
-			  t->bytes - XD_SABOTAGE("forget-the-last-byte"), false);
+	if (XD_SABOTAGE("inline-too-late"))
+		memset(c->inline_data, 0, sizeof(c->inline_data));
+	else
+		r = xd_stage_copy(t, (struct xd_cursor){ 0 }, c->inline_data,
+				  t->bytes - XD_SABOTAGE("forget-the-last-byte"), false);
 	c->sge[i][0] = (struct ibv_sge){ .addr = (uintptr_t)c->inline_data,
 					 .length = (uint32_t)t->bytes };
 	wr->num_sge = 1;
@@ -357,9 +378,14 @@ bool xd_waits_at_fence(const struct xd_transfer *t)
 	for (uint32_t i = ep->sq_head; i != ep->sq_tail; i++) {
 		const struct xd_wqe *w = &ep->sq[i % ep->sq_depth];
 
-		if (w->transfer && w->transfer->request.opcode == XP_OP_READ &&
-		    (w->ring != XD_RINGS || t->plan.rung == XD_RUNG_STAGE ||
-		     t->plan.rung == XD_RUNG_INLINE))
+		if (!w->transfer || w->transfer->request.opcode != XP_OP_READ)
+			continue;
+		if (w->ring != XD_RINGS && !XD_SABOTAGE("pass-a-slab"))
+			return true;
+		/* Taken when they are posted: the device's own fence comes too late for them. */
+		if (t->plan.rung == XD_RUNG_STAGE && !XD_SABOTAGE("gather-before-a-fence"))
+			return true;
+		if (t->plan.rung == XD_RUNG_INLINE && !XD_SABOTAGE("inline-before-a-fence"))
 			return true;
 	}
 	return false;
@@ -379,6 +405,8 @@ int xd_chain_build(struct xd_transfer *t, uint32_t room, struct xd_chain *c)
 	if (XD_SABOTAGE("look-again") && t->request.list_buffer)
 		xd_copy(xd_buffer_get(t->session, t->request.list_buffer), t->request.list_offset,
 			t->segments, sizeof(*t->segments), false);
+	if (XD_SABOTAGE("plan-again") && t->posted > 0)
+		(void)xd_transfer_plan(t);
 	/* The end of the READ pumps. */
 	if (xd_waits_at_fence(t))
 		return XD_BUILD_PENDING;

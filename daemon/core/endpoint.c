@@ -94,7 +94,8 @@ void xd_endpoint_settle(struct xd_endpoint *ep)
 	if (ep->held)
 		return;
 	if (ep->state == XD_EP_ENDING && ep->flushed && !ep->busy && ep->n_grants == 0 &&
-	    ep->n_temporaries == 0 && xc_list_empty(&ep->ending_link) && pd_gone(ep)) {
+	    (ep->n_temporaries == 0 || XD_SABOTAGE("end-before-its-keys")) &&
+	    xc_list_empty(&ep->ending_link) && pd_gone(ep)) {
 		ep->state = XD_EP_ENDED;
 		if (ep->was_connected && !XD_SABOTAGE("end-unsaid"))
 			tell(ep, XD_EV_DISCONNECTED);

@@ -3,13 +3,23 @@
 
 #include <stdlib.h>
 
+#include "daemon/core/sabotage.h"
+
+/* At the end, by what things cost then: what this must not do. */
+static void think_again(const struct xd_transfer *t, const struct xd_shape *shape,
+			struct xd_thoughts *ret)
+{
+	struct xd_plan_limits limits;
+	struct xd_plan plan;
+
+	xd_transfer_limits(t, &limits);
+	(void)xd_plan_make(shape, &limits, &plan, ret);
+}
+
 void xd_explained_add(struct xd_transfer *t, int status)
 {
 	struct xd_session *s = t->session;
-	struct xd_plan_limits limits;
 	struct xd_explained *e;
-	struct xd_shape shape;
-	struct xd_plan plan;
 
 	if (!s->explanations)
 		s->explanations = calloc(1, sizeof(*s->explanations));
@@ -25,12 +35,11 @@ void xd_explained_add(struct xd_transfer *t, int status)
 		.fabric = t->endpoint->fabric,
 		.status = status,
 		.plan = t->plan,
+		.thoughts = *t->thoughts,
 	};
-	/* The planner is pure: it thinks now as it thought then. */
-	xd_transfer_limits(t, &limits);
-	xd_transfer_shape(t, &shape);
-	(void)xd_plan_make(&shape, &limits, &plan, &e->thoughts);
-	e->shape = shape;
+	xd_transfer_shape(t, &e->shape);
+	if (XD_SABOTAGE("think-again"))
+		think_again(t, &e->shape, &e->thoughts);
 	e->shape.local = e->shape.remote = NULL;
 }
 

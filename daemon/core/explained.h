@@ -26,7 +26,7 @@ struct xd_explanations {
 	struct xd_explained of[XD_EXPLAINED_MAX]; /* at serial % XD_EXPLAINED_MAX */
 };
 
-/* It ends now; its segments are still there. */
+/* It ends now; its thoughts and its segments are still there. */
 void xd_explained_add(struct xd_transfer *t, int status);
 /* The first whose serial is at least this, or NULL. */
 const struct xd_explained *xd_explained_from(const struct xd_session *s, uint64_t serial);

@@ -94,7 +94,7 @@ void xd_link_refused(const struct xd_transfer *t)
 {
 	struct xd_endpoint *ep = xc_slots_get(&t->session->endpoints, t->request.endpoint);
 
-	if (ep)
+	if (ep && !XD_SABOTAGE("forget-a-refused-grant"))
 		ep->link_lost = true;
 }
 
@@ -106,7 +106,8 @@ int xd_links_take(struct xd_transfer *send, char *why)
 
 	xc_list_for_each(k, links, link) {
 		for (uint32_t i = 0; i < k->n_patches; i++) {
-			if (xc_range_within(k->patch[i].offset, k->patch[i].width, send->bytes))
+			if (xc_range_within(k->patch[i].offset, k->patch[i].width, send->bytes) ||
+			    XD_SABOTAGE("patch-outside"))
 				continue;
 			snprintf(why, XD_TEXT_MAX,
 				 "a GRANT is linked to this SEND: %u bytes at offset %" PRIu64
@@ -168,7 +169,8 @@ static void encode(const struct xd_link *k, const struct xd_patch *p, uint8_t by
 	uint64_t value = k->value[p->field];
 
 	for (uint32_t i = 0; i < p->width; i++) {
-		uint32_t at = p->big_endian ? p->width - 1 - i : i;
+		bool turned = p->big_endian && !XD_SABOTAGE("turn-a-number");
+		uint32_t at = turned ? p->width - 1 - i : i;
 
 		bytes[at] = (uint8_t)(value >> (8 * i));
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include <errno.h>
 
+#include "daemon/core/sabotage.h"
 #include "daemon/core/session.h"
 
 /* What things cost in a fabric is found out beside everything else, and used from then on. */
@@ -10,7 +11,7 @@ static void measured(struct fabric_done *done, int status)
 	struct xd_measure *m = xc_container_of(done, struct xd_measure, done);
 
 	m->busy = false;
-	if (status == 0)
+	if (status == 0 || XD_SABOTAGE("trust-a-failure"))
 		m->core->caps[m->fabric].costs = m->costs;
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "common/checked.h"
+#include "daemon/core/sabotage.h"
 
 static bool has_remote(const struct xd_shape *s)
 {
@@ -23,11 +24,15 @@ static uint32_t list_of(const struct xd_shape *s, const struct xd_plan_limits *l
 {
 	if (rung != XD_RUNG_DIRECT && rung != XD_RUNG_SPLIT)
 		return 0;
-	return exposed(s, limits) ? 1 : limits->max_sge;
+	return exposed(s, limits)	     ? 1
+	       : XD_SABOTAGE("widen-a-list") ? XD_PLAN_SGE_MAX
+					     : limits->max_sge;
 }
 
 static uint64_t bytes_at_most(const struct xd_plan_limits *limits, enum xd_rung rung)
 {
+	if (XD_SABOTAGE("overrun-a-message"))
+		return 2 * limits->wr_bytes;
 	return rung == XD_RUNG_STAGE ? xc_min_u64(limits->wr_bytes, XD_PLAN_STAGE_BYTES)
 				     : limits->wr_bytes;
 }
@@ -39,7 +44,8 @@ static bool add_sge(struct xd_piece *p, uint32_t max_sge, uint64_t offset, uint3
 {
 	struct xp_segment *last = p->n_sge ? &p->sge[p->n_sge - 1] : NULL;
 
-	if (last && last->key == buffer && last->address + last->length == offset &&
+	if (last && last->key == buffer &&
+	    (last->address + last->length == offset || XD_SABOTAGE("join-two-pieces")) &&
 	    length <= UINT32_MAX - last->length) {
 		last->length += length;
 		return true;
@@ -80,7 +86,8 @@ static void take(const struct xd_shape *s, uint32_t list, uint64_t most, struct 
 		if (!p->bytes) {
 			p->remote_address = address;
 			p->rkey = r->key;
-		} else if (r->key != p->rkey || address != p->remote_address + p->bytes) {
+		} else if ((r->key != p->rkey || address != p->remote_address + p->bytes) &&
+			   !XD_SABOTAGE("join-two-runs")) {
 			return;
 		}
 		if (list && !add_sge(p, list, l->address + c->local_done, (uint32_t)n, l->key))
@@ -291,6 +298,8 @@ static uint32_t count_wrs(const struct xd_shape *s, const struct xd_plan_limits 
 			break;
 		n++;
 	}
+	if (XD_SABOTAGE("forget-the-last-request") && n > 1)
+		n--;
 	return (uint32_t)xc_min_u64(n ? n : 1, UINT32_MAX);
 }
 
@@ -532,7 +541,8 @@ static enum xd_rung choose(const struct survey *v, const bool can[static XD_RUNG
 			continue;
 		if (r == XD_RUNG_INLINE || (r == XD_RUNG_DIRECT && !v->exposed))
 			return r;
-		if (best == XD_RUNG_COUNT || (by_price && all->of[r].ns < all->of[best].ns))
+		if (best == XD_RUNG_COUNT || (by_price && all->of[r].ns < all->of[best].ns) ||
+		    XD_SABOTAGE("take-the-last-way"))
 			best = r;
 	}
 	return best;

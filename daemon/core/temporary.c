@@ -29,7 +29,8 @@ static struct xd_temporaries *take(struct xd_transfer *t)
 	all->transfer = t;
 	all->n = all->n_busy = 0;
 	all->status = 0;
-	all->unwanted = all->in_call = false;
+	all->unwanted = l && XD_SABOTAGE("spare-as-it-was");
+	all->in_call = false;
 	all->pinned_bytes = 0;
 	t->temporaries = all;
 	t->endpoint->n_temporaries++;
@@ -141,7 +142,8 @@ static void settle(struct xd_temporaries *all)
 	if (all->status < 0)
 		all->unwanted = true; /* it is all of them or none */
 	for (uint32_t i = 0; i < all->n && all->unwanted; i++)
-		kill_one(&all->of[i]);
+		if (!XD_SABOTAGE("forget-what-came-late"))
+			kill_one(&all->of[i]);
 	if (all->in_call)
 		return;
 	if (is_dead(all))
@@ -178,7 +180,7 @@ static void made(struct fabric_done *done, int status)
 		is_gone(k);
 	else
 		is_live(k);
-	if (status < 0 && k->all->status == 0)
+	if (status < 0 && k->all->status == 0 && !XD_SABOTAGE("go-with-a-part"))
 		k->all->status = status;
 	k->all->n_busy--;
 	settle(k->all);
@@ -243,7 +245,7 @@ static int charge(struct xd_temporaries *all)
 	struct xd_session *s = t->session;
 	int r;
 
-	if (!xd_ep_caps(t->endpoint)->pins)
+	if (!xd_ep_caps(t->endpoint)->pins || XD_SABOTAGE("make-for-nothing"))
 		return 0;
 	r = xd_pin(s, t->bytes, NULL, 0);
 	if (r < 0)
@@ -289,7 +291,7 @@ int xd_temporaries_make(struct xd_transfer *t)
 		return r;
 	}
 	all->in_call = false;
-	return all->n_busy ? -EINPROGRESS : 0;
+	return all->n_busy && !XD_SABOTAGE("use-it-unmade") ? -EINPROGRESS : 0;
 }
 
 const struct xd_temporary *xd_temporary_of(const struct xd_transfer *t,
@@ -297,7 +299,7 @@ const struct xd_temporary *xd_temporary_of(const struct xd_transfer *t,
 {
 	const struct xd_temporaries *all = t->temporaries;
 
-	if (t->plan.rung == XD_RUNG_INDIRECT)
+	if (t->plan.rung == XD_RUNG_INDIRECT || XD_SABOTAGE("take-the-first-key"))
 		return &all->of[0];
 	for (uint32_t i = 0; i < all->n; i++) {
 		const struct xd_range *run = &all->of[i].run;

@@ -131,6 +131,8 @@ static void let_go(struct xd_transfer *t)
 	if (t->charged_bytes)
 		xd_uncharge(&s->payer, XD_LIMIT_bytes, t->bytes);
 	t->charged_bytes = false;
+	free(t->thoughts);
+	t->thoughts = NULL;
 	xd_segments_release(t);
 }
 
@@ -151,7 +153,7 @@ static void end(struct xd_transfer *t, int status)
 	bool counted = t->counted;
 
 	/* One that was refused has no plan. */
-	if ((t->request.flags & XP_F_EXPLAIN) && t->planned)
+	if (t->thoughts)
 		xd_explained_add(t, status);
 	if (t->link_to)
 		xd_link_end(t, status);

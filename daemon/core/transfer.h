@@ -48,7 +48,6 @@ struct xd_transfer {
 	uint64_t bytes;
 	bool hashed, charged, charged_bytes, counted;
 	bool used;	/* its segments are counted at their buffers */
-	bool planned;
 	bool refused;	/* a key of its own was: it is planned again, without */
 	bool no_ranges; /* no key over ranges for it */
 	bool no_keys;	/* none of client memory at all */
@@ -63,6 +62,8 @@ struct xd_transfer {
 	struct xd_link *link_to;    /* GRANT: into a SEND */
 	struct xd_temporaries *temporaries; /* keys made for it alone; NULL: none */
 	struct xd_plan plan;
+	/* of that plan, where it asked to be explained; NULL: there was no memory. Owned. */
+	struct xd_thoughts *thoughts;
 	struct xd_cursor cursor;
 	struct xd_gather gather;
 	struct xd_cursor out_cursor; /* staged READ, RECV: how far it has been copied out */

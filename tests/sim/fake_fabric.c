@@ -281,18 +281,27 @@ static void measured(struct fake_later *l)
 	struct fabric *f = l->object->f;
 
 	f->measuring = false;
-	f->options.caps.costs = f->options.measured;
+	if (!l->status)
+		f->options.caps.costs = f->options.measured;
 	*(struct fabric_costs *)l->value = f->options.measured;
+	/* Nothing to go by: whoever does all the same, counts wrong. */
+	if (l->status)
+		memset(l->value, 0xee, sizeof(struct fabric_costs));
 }
 
 static int fake_measure(struct fabric *f, struct fabric_done *done, struct fabric_costs *ret)
 {
+	bool fails;
+
 	use(f, "measure");
 	if (f->measuring)
 		return -EBUSY;
+	if (fake_lost(f))
+		return -ENODEV;
 	f->measuring = true;
+	fails = fake_dice(f, f->options.dice.measure_fail);
 	return fake_answer((struct fake_later){ .done = done, .object = &f->o, .finish = measured,
-						.value = ret },
+						.status = fails ? -EIO : 0, .value = ret },
 			   f->options.dice.reg_slow);
 }
 
@@ -406,6 +415,22 @@ void fake_fabric_lose(struct fabric *f)
 	f->lost = true;
 	xc_list_for_each(ep, &f->eps, o.link)
 		fake_ep_break(ep, -XP_E_DEVICE, "the device was lost");
+}
+
+void fake_fabric_reprice(struct fabric *f, const struct fabric_costs *costs)
+{
+	f->options.measured = *costs;
+}
+
+void fake_fabric_dice(struct fabric *f, const struct fake_dice *dice)
+{
+	f->options.dice = *dice;
+}
+
+void fake_fabric_refuse(struct fabric *f, uint32_t nth, bool late)
+{
+	f->refuse = nth;
+	f->refuse_late = late;
 }
 
 void fake_fabric_calm(struct fabric *f)

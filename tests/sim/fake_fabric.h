@@ -35,6 +35,7 @@ struct fake_dice {
 	uint32_t fault;        /* client memory that will vanish in an access */
 	uint32_t rnr_turns;    /* turns that a SEND waits for a RECV */
 	uint32_t late_turns;   /* turns that a slow thing takes, at most */
+	uint32_t measure_fail; /* a measurement finds nothing out */
 	uint32_t quantum;      /* bytes a work request moves at a step, at most */
 };
 
@@ -71,6 +72,12 @@ int fake_fabric_open(const struct fake_options *options, const struct xd_engine_
 
 /* Every endpoint fails now, and nothing new succeeds. */
 void fake_fabric_lose(struct fabric *f);
+/* Things cost something else from now on: the next measurement finds out. */
+void fake_fabric_reprice(struct fabric *f, const struct fabric_costs *costs);
+/* Other dice from now on. */
+void fake_fabric_dice(struct fabric *f, const struct fake_dice *dice);
+/* The nth registration from now on, from 1 on, is refused: in the call itself, or later. */
+void fake_fabric_refuse(struct fabric *f, uint32_t nth, bool late);
 /* Stops new faults, for the end of a run: stalls that exist stay. */
 void fake_fabric_calm(struct fabric *f);
 

@@ -345,7 +345,7 @@ static int register_ranges(struct fabric_pd *pd, const struct fabric_range *rang
 	struct fabric *f = pd->o.f;
 	struct fake_mr *mr;
 	uint64_t length = 0, end;
-	bool refused;
+	bool refused, chosen;
 
 	sim_check(!(access & IBV_ACCESS_REMOTE_WRITE) || access & IBV_ACCESS_LOCAL_WRITE,
 		  "fabric.h", "REMOTE_WRITE without LOCAL_WRITE");
@@ -361,7 +361,10 @@ static int register_ranges(struct fabric_pd *pd, const struct fabric_range *rang
 		  "a registration around the end of its space");
 	if (fake_lost(f))
 		return -ENODEV;
-	refused = fake_dice(f, f->options.dice.reg_fail) ||
+	chosen = f->refuse && !--f->refuse;
+	if (chosen && !f->refuse_late)
+		return -ENOMEM;
+	refused = chosen || fake_dice(f, f->options.dice.reg_fail) ||
 		  (n > 1 && fake_dice(f, f->options.dice.ranges_fail));
 	mr = calloc(1, sizeof(*mr) + n * sizeof(ranges[0]));
 	mr->pd = pd;
@@ -382,7 +385,7 @@ static int register_ranges(struct fabric_pd *pd, const struct fabric_range *rang
 	return fake_answer((struct fake_later){ .done = done, .object = &mr->o, .finish = reg_ends,
 						.status = refused ? -ENOMEM : 0,
 						.ret = (void **)ret_mr, .value = &mr->mr },
-			   f->options.dice.reg_slow);
+			   chosen ? 1000 : f->options.dice.reg_slow);
 }
 
 int fake_mr_reg(struct fabric_pd *pd, struct fabric_region *region, uint64_t offset,

@@ -68,6 +68,8 @@ struct fabric {
 	struct xc_list laters, queue;
 	uint32_t alive;
 	uint16_t next_port;
+	uint32_t refuse; /* registrations until one is refused; 0: by dice alone */
+	bool refuse_late;
 	bool lost, inside, any_killed, measuring;
 };
 

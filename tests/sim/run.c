@@ -113,7 +113,8 @@ static void limit_time(time_t s)
 }
 
 struct figures {
-	uint64_t seeds, steps, submitted, verified_bytes, connects, grants_of_many, tokens_arrived;
+	uint64_t seeds, steps, submitted, verified_bytes, connects, grants_of_many, tokens_arrived,
+		forwarded, measured, explained;
 	uint64_t done[XP_OP_MAX + 1], ways[W_WAYS];
 };
 
@@ -146,6 +147,9 @@ static void run_seed(uint64_t seed, struct figures *sum)
 	sum->connects += w->connects;
 	sum->grants_of_many += w->grants_of_many;
 	sum->tokens_arrived += w->tokens_arrived;
+	sum->forwarded += w->forwarded;
+	sum->measured += w->measured;
+	sum->explained += w->explained;
 	free(w);
 }
 
@@ -163,6 +167,9 @@ static void print_figures(const struct figures *f)
 		printf(" %" PRIu64 " %s%s", f->done[i], names[i], i < XP_OP_MAX ? "," : "\n");
 	printf("# of GRANTs %" PRIu64 " of several pieces; %" PRIu64 " tokens came in messages\n",
 	       f->grants_of_many, f->tokens_arrived);
+	printf("# %" PRIu64 " SENDs behind a READ into the same memory; prices changed %" PRIu64
+	       " times, %" PRIu64 " plans were explained\n",
+	       f->forwarded, f->measured, f->explained);
 	printf("# ways:");
 	for (int i = 0; i < W_WAYS; i++)
 		printf(" %" PRIu64 " %s%s", f->ways[i], ways[i], i + 1 < W_WAYS ? "," : "\n");
@@ -231,6 +238,30 @@ static const struct {
 	{ "have-no-patience", "I8: what finds no room fails", 0 },
 	{ "full-queue-is-fatal", "I8: a full queue ends a connection", 0 },
 	{ "no-window-is-fatal", "I8: a want of windows ends a connection", W },
+	{ "make-for-nothing", "I6: a key of a transfer's own pins and is not charged", M },
+	{ "forget-what-came-late", "I2: a key that was made too late is left", W },
+	{ "end-before-its-keys", "I2: an endpoint ends before the keys of its transfers", W },
+	{ "take-the-first-key", "I1: a piece goes by the key of another", M },
+	{ "use-it-unmade", "I3: a transfer goes by a key that is not made yet", W | M },
+	{ "go-with-a-part", "I8: a transfer goes on without a key that was refused", W | M },
+	{ "spare-as-it-was", "I7: keys begin as others ended", W | M },
+	{ "patch-outside", "I4: a token lies outside of its message", W | M | S },
+	{ "widen-a-list", "plan: a list is longer than the device takes", W | M },
+	{ "overrun-a-message", "plan: a work request is longer than the device takes", W | M },
+	{ "take-the-last-way", "plan: the dearer way is taken", W | M },
+	{ "plan-again", "plan: a transfer that is under way is planned again", M },
+	{ "think-again", "plan: a plan is explained by other prices than its own", W | M | S },
+	{ "trust-a-failure", "plan: what a failed measurement says is believed", W | M | S },
+	{ "join-two-pieces", "data: pieces that lie apart are taken for one", W | M },
+	{ "join-two-runs", "data: remote runs that lie apart are taken for one", W | M | S },
+	{ "forget-the-last-request", "data: the last request of a transfer is not posted", W | M },
+	{ "forget-a-refused-grant", "data: a message goes out though its GRANT was refused",
+	  W | M | S },
+	{ "turn-a-number", "data: a number in a message has the wrong byte order", W | M | S },
+	{ "inline-too-late", "data: what goes inline is taken after it went", W | M | S },
+	{ "pass-a-slab", "order: a fence is passed while a READ is in a slab", W | M },
+	{ "gather-before-a-fence", "order: a slab is filled before a fence", W | M },
+	{ "inline-before-a-fence", "order: inline data is taken before a fence", W | M },
 	{ "shift-a-piece", "data: a transfer is off by one byte", W | M },
 	{ "turn-pieces-round", "data: a transfer's pieces are in another order", W | M },
 	{ "forget-the-last-byte", "data: what goes inline is one byte short", W | M | S },
@@ -298,8 +329,8 @@ static bool catch_everywhere(const char *name, unsigned int keys, uint64_t seeds
 /* How many there are for each promise, and how many of them were caught. */
 static void print_summary(const bool *caught)
 {
-	static const char *const promises[] = { "I1", "I2", "I3", "I4",	 "I5",
-						"I6", "I7", "I8", "data" };
+	static const char *const promises[] = { "I1", "I2", "I3", "I4",	  "I5",	  "I6",
+						"I7", "I8", "plan", "data", "order" };
 
 	for (size_t p = 0; p < XC_ARRAY_SIZE(promises); p++) {
 		size_t length = strlen(promises[p]);

@@ -82,15 +82,7 @@ static void make_caps(struct world *w, uint32_t i)
 	c->max_inline = w_dice(w, 500) ? 1 + w_below(w, FABRIC_INLINE_MAX) : 0;
 	c->max_ranges = c->keys != FABRIC_KEYS_SLAB && w_dice(w, 600) ? pick(w, ranges, 5) : 0;
 	if (w_dice(w, 600))
-		c->costs = (struct fabric_costs){ .wr_ns = w_below(w, 2000),
-						  .reg_ns = w_below(w, 100000),
-						  .reg_page_ns = w_below(w, 500),
-						  .ranges_ns =
-							  w_below(w, w_dice(w, 500) ? 50000 : 20),
-						  .range_ns = w_below(w, 200),
-						  .copy_ns = w_below(w, 2000),
-						  .copy_kib_ns = w_below(w, 100),
-						  .copy_cold_kib_ns = w_below(w, 300) };
+		c->costs = w_costs(w);
 	c->pins = c->keys != FABRIC_KEYS_WINDOW || w_dice(w, 300);
 	c->read_sink_remote_write = w_dice(w, 200);
 	c->signal_all = w_dice(w, 200);
@@ -139,6 +131,7 @@ static void make_dice(struct world *w)
 		.vanish = chance(w, 200),
 		.silent = chance(w, 100),
 		.fault = chance(w, 60),
+		.measure_fail = chance(w, 500),
 		.rnr_turns = 20 + w_below(w, 200),
 		.late_turns = w_below(w, 12),
 		.quantum = 1 + (w_dice(w, 300) ? w_below(w, 16) : w_below(w, 5000)),
@@ -201,6 +194,7 @@ static void make_fabrics(struct world *w)
 
 		make_caps(w, i);
 		o.caps = w->caps[i];
+		o.measured = o.caps.costs;
 		o.own_addresses = o.caps.keys != FABRIC_KEYS_WINDOW && w_dice(w, 300);
 		o.witness = (struct fake_witness){ .ctx = w, .wrote = w_on_wrote,
 						   .arrived = w_on_arrived };
@@ -348,6 +342,8 @@ void world_step(struct world *w)
 	read_some(w);
 	if (w_dice(w, 2) && !w->rich)
 		change_policy(w);
+	if (w_dice(w, 6))
+		w_measure(w);
 	if (w_dice(w, 1) && w->seed % 5 == 0 && !w->lost) {
 		sim_note("a device is lost");
 		w->lost = true;

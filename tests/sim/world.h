@@ -41,7 +41,7 @@ struct w_buffer {
 	uint64_t add_serial, remove_serial;
 	uint8_t *bytes, *shadow;
 	uint16_t *owners; /* of each grain */
-	uint8_t *mine;    /* of each byte: a range that is owned has it */
+	uint8_t *mine;    /* of each byte: so many ranges that are owned have it */
 	uint32_t owned;   /* ranges */
 };
 
@@ -116,6 +116,8 @@ struct w_request {
 	bool lost_link;           /* SEND: a GRANT that was for it was refused */
 	bool left_links;          /* SEND: it was not the one that those wait for */
 	bool outside;             /* SEND: it is too short for them */
+	uint64_t source;          /* SEND with a fence: wr_id of the READ that brings its bytes */
+	bool fed_wrong;           /* READ: such a SEND had others */
 	uint64_t target_cookie;
 	bool has_list;      /* the last range is its segment list */
 	bool again;         /* a REVOKE that says nothing of its grant where it is refused */
@@ -142,6 +144,8 @@ struct w_message {
 	struct w_grant *invalidates;
 	bool skipped;    /* a later one arrived: it must not succeed */
 	bool known;      /* its bytes tell it apart */
+	uint64_t source; /* wr_id of the READ that brings its bytes, until that has ended */
+	bool unclear;    /* that READ did not end well: nobody knows them */
 };
 
 struct w_ep {
@@ -218,6 +222,7 @@ struct w_session {
 	uint64_t number, serial, cookie, closed_step;
 	/* how many asked to be explained; the wr_id of one that ended well */
 	uint64_t explained, last_explained;
+	uint64_t explanations_seen;
 	struct xc_list buffers, eps, listeners, offers, pending, requests;
 };
 
@@ -251,9 +256,11 @@ struct world {
 	uint64_t last_tag, last_id, fds_passed, submitted, ended, verified_bytes, grants_made,
 		connects;
 	bool lost, draining, calm;
+	uint64_t measured; /* costs that changed in mid-run */
+	uint64_t explained; /* plans that were compared with what was thought */
 	uint64_t refused_by_quota;
 	uint64_t done[XP_OP_MAX + 1]; /* ended well */
-	uint64_t grants_of_many, tokens_arrived;
+	uint64_t grants_of_many, tokens_arrived, forwarded;
 	uint64_t ways[W_WAYS];        /* counters of the core, see run.c */
 };
 
@@ -281,6 +288,8 @@ void w_buffer_free(struct w_buffer *b);
 void w_buffer_gone(struct w_buffer *b);
 /* Takes a range that nobody owns; false where somebody does. */
 bool w_own(struct w_buffer *b, uint64_t offset, uint32_t length);
+/* Once more, for one that comes behind. */
+void w_share(const struct w_range *r);
 /* Lets go: what is there now is what must stay. */
 void w_disown(const struct w_range *r);
 void w_check_memory(struct w_buffer *b);
@@ -311,8 +320,9 @@ void w_grant_unref(struct w_grant *g);
 /* ---- world_act.c: control requests */
 struct w_session *w_session_new(struct world *w, bool admin);
 void w_session_close(struct world *w, struct w_session *s);
-void w_session_forget(struct world *w, struct w_session *s);
 void w_act(struct world *w, struct w_session *s);
+/* It asks for something: the answer is waited for. */
+struct w_pending *w_ask(struct w_session *s, enum w_call call, void *subject);
 struct w_ep *w_ep_by_tag(struct world *w, uint64_t tag);
 struct w_ep *w_ep_by_number(struct w_session *s, uint32_t number);
 void w_ep_unref(struct w_ep *ep);
@@ -357,6 +367,13 @@ void w_request_ended(struct world *w, struct w_request *r, const struct xp_compl
 		     const char *text);
 /* Everything of a session that is gone is settled in the model. */
 void w_session_over(struct world *w, struct w_session *s);
+
+/* ---- world_price.c: what things cost, and what the planner made of it */
+struct fabric_costs w_costs(struct world *w);
+/* The price of things changes, somebody has them measured, or both. */
+void w_measure(struct world *w);
+/* The core goes by what was found out last, and explains what it did. */
+void w_check_prices(struct world *w);
 
 /* ---- world_audit.c */
 /* What peers can use is what the audit says; at rest nothing else is. */

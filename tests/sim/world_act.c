@@ -74,6 +74,11 @@ static struct w_pending *ask(struct w_session *s, enum w_call call, void *subjec
 	return p;
 }
 
+struct w_pending *w_ask(struct w_session *s, enum w_call call, void *subject)
+{
+	return ask(s, call, subject);
+}
+
 static void act_hello(struct world *w, struct w_session *s)
 {
 	struct xd_hello hello = { .major = 1, .features = ~UINT64_C(0), .name = "sim\ttest" };

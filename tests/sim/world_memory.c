@@ -48,11 +48,19 @@ bool w_own(struct w_buffer *b, uint64_t offset, uint32_t length)
 	for (uint64_t i = first; i <= last; i++)
 		if (b->owners[i])
 			return false;
-	for (uint64_t i = first; i <= last; i++)
-		b->owners[i]++;
-	memset(b->mine + offset, 1, length);
-	b->owned++;
+	w_share(&(struct w_range){ .buffer = b, .offset = offset, .length = length });
 	return true;
+}
+
+void w_share(const struct w_range *r)
+{
+	struct w_buffer *b = r->buffer;
+
+	for (uint64_t i = r->offset / W_GRAIN; i <= (r->offset + r->length - 1) / W_GRAIN; i++)
+		b->owners[i]++;
+	for (uint32_t i = 0; i < r->length; i++)
+		b->mine[r->offset + i]++;
+	b->owned++;
 }
 
 void w_disown(const struct w_range *r)
@@ -65,7 +73,8 @@ void w_disown(const struct w_range *r)
 		return;
 	for (uint64_t i = first; i <= (r->offset + r->length - 1) / W_GRAIN; i++)
 		b->owners[i]--;
-	memset(b->mine + r->offset, 0, r->length);
+	for (uint32_t i = 0; i < r->length; i++)
+		b->mine[r->offset + i]--;
 	b->owned--;
 	memcpy(b->shadow + r->offset, b->bytes + r->offset, r->length);
 }

@@ -204,8 +204,9 @@ static bool holds(const struct w_request *q, const struct w_message *m)
 	return at >= m->bytes;
 }
 
+/* Where it was sent on from a READ, it may be what that has not brought: see check_forwarded(). */
 static bool is_it(struct world *w, const struct w_request *q, const struct xp_completion *c,
-		  const struct w_message *m)
+		  const struct w_message *m, bool anything)
 {
 	bool immediate = c->flags & XP_CF_IMMEDIATE;
 
@@ -218,7 +219,10 @@ static bool is_it(struct world *w, const struct w_request *q, const struct xp_co
 	    !(m->invalidates->earliest_ns && w->engine.now_ns >= m->invalidates->earliest_ns))
 		return false;
 	/* Of a WRITE in pieces, the last one's length is told. */
-	return m->is_write ? c->byte_len <= m->bytes : m->bytes == c->byte_len && holds(q, m);
+	if (m->is_write)
+		return c->byte_len <= m->bytes;
+	return m->bytes == c->byte_len &&
+	       ((anything && (m->source || m->unclear)) || holds(q, m));
 }
 
 /* The bytes of a WRITE are where it wrote them: the RECV that tells of it has its own as before. */
@@ -247,6 +251,33 @@ static void check_invalidated(struct world *w, const struct xp_completion *c, st
 	w_grant_gone(g);
 }
 
+/* It was sent behind a READ into the same memory, with a fence. */
+static void check_forwarded(struct w_ep *sender, const struct w_message *m, bool right)
+{
+	struct w_request *q;
+
+	xc_list_for_each(q, &sender->session->requests, link)
+		if (m->source && q->r.wr_id == m->source && !right)
+			q->fed_wrong = true;
+}
+
+/* The READ has ended: what was sent on behind it is known now. */
+static void settle_forwarded(struct world *w, struct w_request *q, int status)
+{
+	/* As in check_read(). */
+	bool sure = !status && !(fabric_snapshots(&q->ep->caps) && aims_at_the_dead(w, q));
+	struct w_message *m;
+
+	sim_check(!sure || !q->fed_wrong, "order",
+		  "a SEND with a fence took what the READ before it had not brought");
+	xc_list_for_each(m, &q->ep->messages, link) {
+		if (m->source != q->r.wr_id)
+			continue;
+		m->source = 0;
+		m->unclear = !sure;
+	}
+}
+
 /*
  * The first message on its way that this can be; what it overtook can have been nothing but
  * refused.
@@ -260,12 +291,10 @@ static void check_recv(struct world *w, struct w_request *q, const struct xp_com
 	sim_check(c->byte_len <= q->bytes || c->flags & XP_CF_IMMEDIATE, "data",
 		  "a RECV of %llu bytes took a message of %llu", (unsigned long long)q->bytes,
 		  (unsigned long long)c->byte_len);
-	xc_list_for_each(m, &peer->messages, link) {
-		if (!is_it(w, q, c, m))
-			continue;
-		found = m;
-		break;
-	}
+	for (int anything = 0; anything < 2 && !found; anything++)
+		xc_list_for_each(m, &peer->messages, link)
+			if (!found && is_it(w, q, c, m, anything))
+				found = m;
 	sim_check(found, "data", "ep %llu received %llu bytes that its peer never sent",
 		  (unsigned long long)q->ep->tag, (unsigned long long)c->byte_len);
 	xc_list_for_each(m, &peer->messages, link) {
@@ -278,6 +307,7 @@ static void check_recv(struct world *w, struct w_request *q, const struct xp_com
 	if (found->is_write)
 		check_untouched(q);
 	w_link_arrived(w, found, q);
+	check_forwarded(peer, found, holds(q, found));
 	w->verified_bytes += found->bytes;
 	w_message_free(found);
 }
@@ -397,6 +427,8 @@ void w_request_ended(struct world *w, struct w_request *q, const struct xp_compl
 	}
 	if (q->r.opcode == XP_OP_SEND || q->r.opcode == XP_OP_WRITE)
 		settle_message(q, status);
+	if (q->r.opcode == XP_OP_READ)
+		settle_forwarded(w, q, status);
 	if (q->r.opcode == XP_OP_REVOKE)
 		revoked(w, q, status);
 	if (q->r.opcode == XP_OP_GRANT && status && q->grant)

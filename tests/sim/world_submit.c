@@ -257,12 +257,57 @@ static bool peer_is_ready(struct world *w, struct draft *d)
 	return d->peer && unfinished_recvs(d->peer) > unread_messages(d->ep);
 }
 
+static struct w_request *unfinished(const struct w_session *s, uint64_t wr_id)
+{
+	struct w_request *q;
+
+	xc_list_for_each(q, (struct xc_list *)(uintptr_t)&s->requests, link)
+		if (q->r.wr_id == wr_id)
+			return q;
+	return NULL;
+}
+
+/* A READ under way, short enough to be sent on to any RECV. */
+static struct w_request *some_read(struct world *w, struct draft *d)
+{
+	struct w_request *q, *chosen = NULL;
+	uint32_t n = 0;
+
+	xc_list_for_each(q, &d->session->requests, link)
+		if (q->ep == d->ep && q->r.opcode == XP_OP_READ && q->bytes && q->bytes <= 200 &&
+		    q->bytes <= d->ep->caps.max_message_bytes && !q->must_fail && !q->refusable &&
+		    !q->cancelled && !w_below(w, ++n))
+			chosen = q;
+	return chosen;
+}
+
+/* What a READ will have brought, sent on before it has: that is what a fence is for. */
+static bool draft_forward(struct world *w, struct draft *d)
+{
+	struct w_request *read = some_read(w, d);
+
+	if (!read || w_links_count(d->ep))
+		return false;
+	d->n_local = read->n_local;
+	memcpy(d->local, read->segments, read->n_local * sizeof(*d->local));
+	for (uint32_t i = 0; i < read->n_ranges - read->has_list; i++) {
+		w_share(&read->ranges[i]);
+		d->ranges[d->n_ranges++] = read->ranges[i];
+	}
+	d->q->source = read->r.wr_id;
+	d->q->r.flags |= XP_F_FENCE;
+	w->forwarded++;
+	return true;
+}
+
 static bool draft_send(struct world *w, struct draft *d)
 {
 	uint32_t bytes = w_dice(w, 50) ? 0 : 8 + w_below(w, 200);
 
 	if (!peer_is_ready(w, d))
 		return false;
+	if (w_dice(w, 300) && draft_forward(w, d))
+		return true;
 	if (w_dice(w, 5))
 		bytes = 2000;
 	if (w->bulk && w_dice(w, 300))
@@ -594,7 +639,8 @@ static struct w_message *add_message(struct draft *d)
 	m->invalidates = q->grant;
 	if (q->grant)
 		q->grant->refs++;
-	m->known = m->immediate || m->bytes >= 8;
+	m->source = q->source;
+	m->known = m->immediate || (m->bytes >= 8 && !m->source);
 	xc_list_append(&d->ep->messages, &m->link);
 	return m;
 }
@@ -631,6 +677,10 @@ static void foresee(struct world *w, struct draft *d)
 		gather_remote(d, q->data);
 		break;
 	case XP_OP_SEND:
+		if (q->source) {
+			memcpy(q->data, unfinished(q->session, q->source)->data, q->bytes);
+			break;
+		}
 		if (q->bytes >= 8)
 			stamp(w, d);
 		gather(d, q->data);

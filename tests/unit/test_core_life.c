@@ -233,6 +233,26 @@ static void administration_is_for_administrators(void **unused)
 
 /* ---- transfers */
 
+/* Where it is begun there is nothing to explain. */
+static void measuring_is_answered(void **unused)
+{
+	const char *device = "fake";
+	struct xd_out o;
+
+	(void)unused;
+	rig_client_init(&rig, &admin, 0, true);
+	xd_session_admin(admin.s, ++rig.serial, "measure", &device, 1);
+	o = rig_take(&admin, XD_OUT_REPLY);
+	assert_int_equal(o.status, 0);
+	assert_string_equal(o.text, "");
+	device = "mlx9";
+	xd_session_admin(admin.s, ++rig.serial, "measure", &device, 1);
+	o = rig_take(&admin, XD_OUT_REPLY);
+	assert_int_equal(o.status, -ENOENT);
+	assert_non_null(strstr(o.text, "mlx9"));
+	rig_close(&rig, &admin);
+}
+
 static void read_of_granted_bytes(void **unused)
 {
 	struct xp_completion token;
@@ -562,6 +582,7 @@ int main(void)
 		TEST(submissions_have_turns),
 		TEST(tables_show_ones_own),
 		TEST(administration_is_for_administrators),
+		TEST(measuring_is_answered),
 		TEST(read_of_granted_bytes),
 		TEST(token_tells_no_address),
 		TEST(disconnect_ends_all),
