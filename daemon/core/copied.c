@@ -92,7 +92,7 @@ int xd_copied_make(struct xd_grant *g)
 			return -EINPROGRESS;
 		}
 	}
-	r = xd_slab_new(ep->pd, bytes, XD_SLAB_NO_KEY, slab_ready, g, &g->slab);
+	r = xd_slab_new(ep, bytes, XD_SLAB_NO_KEY, slab_ready, g, &g->slab);
 	if (r == 0)
 		return -EINPROGRESS;
 	return r == -XP_E_QUOTA ? -XP_E_QUARANTINE : r;

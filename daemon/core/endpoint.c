@@ -100,7 +100,8 @@ void xd_endpoint_settle(struct xd_endpoint *ep)
 		if (ep->was_connected && !XD_SABOTAGE("end-unsaid"))
 			tell(ep, XD_EV_DISCONNECTED);
 	}
-	if (ep->state == XD_EP_ENDED && ep->freeing)
+	/* Its user may have the memory of its slabs again when it hears that it is gone. */
+	if (ep->state == XD_EP_ENDED && ep->freeing && ep->n_slabs == 0)
 		endpoint_free(ep);
 }
 

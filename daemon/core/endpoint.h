@@ -137,6 +137,7 @@ struct xd_endpoint {
 	uint32_t n_links;
 	bool link_lost; /* one of them was refused: that SEND does not go */
 	uint32_t n_temporaries; /* transfers with keys of their own */
+	uint32_t n_slabs;	/* those that come or go counted in */
 	uint64_t progress_ns;  /* when something last completed */
 	struct xd_timer timer; /* connecting: its time-out; connected: the progress timer */
 

@@ -6,6 +6,7 @@
 
 #include "common/assert.h"
 #include "daemon/core/audited.h"
+#include "daemon/core/endpoint.h"
 #include "daemon/core/sabotage.h"
 #include "daemon/core/wait.h"
 
@@ -17,7 +18,9 @@
 static void slab_gone(struct xd_slab *slab)
 {
 	struct xd_session *s = slab->pd->session;
+	struct xd_endpoint *ep = slab->endpoint;
 	struct xd_pd *pd = slab->pd;
+	bool own_pd = ep->own_pd;
 
 	xc_assert(slab->audit.state == XD_AUDIT_FREE);
 	xd_uncharge(&s->payer, XD_LIMIT_pinned, slab->size_bytes);
@@ -26,7 +29,10 @@ static void slab_gone(struct xd_slab *slab)
 	if (slab->status == 0)
 		xd_wait_freed(s->core);
 	free(slab);
-	xd_pd_lost(pd);
+	ep->n_slabs--;
+	if (!own_pd)
+		xd_endpoint_settle(ep);
+	xd_pd_lost(pd); /* settles the endpoint, or the session */
 }
 
 static void unmap_run(struct xd_job *job)
@@ -140,10 +146,10 @@ static void map_run(struct xd_job *job)
 	slab->status = slab->ops->slab_map(slab->size_bytes, &slab->region, &slab->memory);
 }
 
-int xd_slab_new(struct xd_pd *pd, uint64_t size_bytes, int access,
+int xd_slab_new(struct xd_endpoint *ep, uint64_t size_bytes, int access,
 		void (*ready)(struct xd_slab *slab, int status), void *owner, struct xd_slab **ret)
 {
-	struct xd_session *s = pd->session;
+	struct xd_session *s = ep->session;
 	struct xd_slab *slab;
 	int r = xd_pin(s, size_bytes, NULL, 0);
 
@@ -155,19 +161,21 @@ int xd_slab_new(struct xd_pd *pd, uint64_t size_bytes, int access,
 		return -ENOMEM;
 	}
 	*slab = (struct xd_slab){
-		.pd = pd,
+		.pd = ep->pd,
+		.endpoint = ep,
 		.size_bytes = size_bytes,
 		.access = access,
 		.ready = ready,
 		.owner = owner,
-		.ops = s->core->fabrics[pd->fabric].ops,
+		.ops = xd_ep_fabric(ep)->ops,
 		.job = { .helper = XD_HELP_MEMORY,
 			 .owner = s->uid,
 			 .run = map_run,
 			 .done = map_done },
 	};
 	xc_list_init(&slab->link);
-	pd->n_objects++;
+	ep->pd->n_objects++;
+	ep->n_slabs++;
 	xd_core_count(s->core, XD_COUNTER_slab_bytes, (int64_t)size_bytes);
 	xd_core_count(s->core, XD_COUNTER_pinned_bytes, (int64_t)size_bytes);
 	xd_help(s->core, &slab->job);

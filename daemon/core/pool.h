@@ -26,7 +26,8 @@ enum xd_slab_state {
 struct xd_slab {
 	struct xc_list link; /* its owner's */
 	struct xd_pd *pd;
-	uint64_t size_bytes; /* charged as pinned */
+	struct xd_endpoint *endpoint; /* is not forgotten before it */
+	uint64_t size_bytes;	      /* charged as pinned */
 	int access;
 	struct fabric_region *region;
 	void *memory;
@@ -46,7 +47,7 @@ struct xd_slab {
  * Makes one; access: of its MR, or XD_SLAB_NO_KEY. `ready` follows, never within this call; after a
  * failure the slab is no more. 0, -XP_E_QUOTA, -ENOMEM.
  */
-int xd_slab_new(struct xd_pd *pd, uint64_t size_bytes, int access,
+int xd_slab_new(struct xd_endpoint *ep, uint64_t size_bytes, int access,
 		void (*ready)(struct xd_slab *slab, int status), void *owner, struct xd_slab **ret);
 /* Gives it up, in any state: `ready` does not follow any more. Keys of its owner's are dead. */
 void xd_slab_free(struct xd_slab *slab);

@@ -47,7 +47,7 @@ static int ring_make(struct xd_endpoint *ep, enum xd_ring_kind kind, uint64_t by
 	int access = ring_access(xd_ep_caps(ep), kind), r;
 
 	for (;;) {
-		r = xd_slab_new(ep->pd, bytes, access, ring_ready, ep, &ep->rings[kind].slab);
+		r = xd_slab_new(ep, bytes, access, ring_ready, ep, &ep->rings[kind].slab);
 		if (r != -XP_E_QUOTA || bytes <= least)
 			break;
 		bytes = bytes / 4 > least ? bytes / 4 & ~(uint64_t)4095 : least;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/assert.h"
+#include "common/checked.h"
 #include "daemon/core/buffer.h"
 #include "daemon/core/grant.h"
 #include "daemon/core/link.h"
@@ -269,7 +270,7 @@ static int plan(struct xd_transfer *t, char *why)
 		 "a message on this endpoint has at most %" PRIu64 " bytes, and at most %" PRIu64
 		 " in more than %" PRIu32 " pieces; this one has %" PRIu64 " bytes in %" PRIu32
 		 " segments",
-		 limits.wr_bytes, limits.stage_bytes,
+		 limits.wr_bytes, xc_min_u64(limits.stage_bytes, limits.wr_bytes),
 		 xd_must_stage(xd_ep_caps(t->endpoint)) ? 0 : limits.max_sge, t->bytes,
 		 t->request.local_count);
 	return -EMSGSIZE;

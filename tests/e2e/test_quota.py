@@ -41,6 +41,15 @@ def pinned(t):
     until(lambda: can(lambda: other.buffer(PAGE)), 'the memory is free')
 
 
+@test(config='limits { pinned = 64MiB }')
+def memory_of_a_freed_endpoint_is_back_with_the_reply(t):
+    """What its RECVs could have needed is all that the user has."""
+    s = t.session()
+    _, port = s.listen()
+    for _ in range(10):
+        s.call('endpoint_free', endpoint=s.endpoint(port=port, recv_stage_bytes=64 << 20))
+
+
 def can(function):
     try:
         function()
