@@ -199,12 +199,17 @@ def the_server_dies_half_way(t):
     where = os.path.join(t.dir, 'target')
     os.mkdir(where)
     os.chmod(where, 0o777)
-    process = start_get(t, served, os.path.join(where, 'got'))
-    until(lambda: os.listdir(where) or process.poll() is not None, 'the transfer has begun', 20, 0.0005)
-    time.sleep(0.02)
-    served.process.kill()
-    status = process.wait(60)
-    check(status == 1, 'get ended with %d though its server died' % status)
+    # A busy machine may let it end before the server dies: then once more.
+    for _ in range(10):
+        process = start_get(t, served, os.path.join(where, 'got'))
+        until(lambda p=process: os.listdir(where) or p.poll() is not None, 'the transfer has begun', 20, 0.0005)
+        time.sleep(0.02)
+        served.process.kill()
+        if process.wait(60) != 0:
+            break
+        os.unlink(os.path.join(where, 'got'))
+        served = Served(t)
+    equal(process.returncode, 1, 'status of get though its server died')
     equal(os.listdir(where), [], 'files left behind')
 
 
@@ -309,7 +314,7 @@ def devices_and_what_was_seen_of_them(t):
 def serve_ends_at_sigterm(t):
     served = Served(t)
     served.process.terminate()
-    check(served.process.wait(20) in (0, -signal.SIGTERM), 'status %s' % served.process.returncode)
+    check(served.process.wait(60) in (0, -signal.SIGTERM), 'status %s' % served.process.returncode)
 
 
 @test()
