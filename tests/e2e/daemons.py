@@ -229,7 +229,7 @@ class Daemon:
         with self.session(admin=True, uid=None if ROOT else os.getuid()) as s:
             return gauges_of(s.query('status'))
 
-    def stop(self, signum=signal.SIGTERM, timeout=30):
+    def stop(self, signum=signal.SIGTERM, timeout=60):
         """Its exit status: the number of the signal that killed it, negative."""
         if self.process is None:
             return None

@@ -29,7 +29,7 @@ def in_child(t, work, user=0):
         session = Session(path, name='victim')
         keep = work(session, sock)
         sock.send(b'ready')
-        time.sleep(60)
+        time.sleep(240)
         del keep
     return t.child(main, user)
 
@@ -41,7 +41,7 @@ def before_hello(t):
     def main(sock):
         keep = raw.open_socket(path)
         sock.send(b'ready')
-        time.sleep(60)
+        time.sleep(240)
         del keep
     for _ in range(5):
         child = t.child(main)
@@ -192,7 +192,7 @@ def with_connection_requests_open(t):
         e = s.endpoint(port=int(sock.recv(100)))
         s.call('connect', endpoint=e)
         sock.send(b'ready')
-        time.sleep(60)
+        time.sleep(240)
     a = t.session(1)
     _, port = a.listen()
     for answer in (False, True):
@@ -230,13 +230,13 @@ def a_forked_child_keeps_the_socket(t):
         pid = os.fork()
         if pid == 0:
             try:
-                signal.alarm(30)
-                session.wait_end(25)
+                signal.alarm(120)
+                session.wait_end(100)
                 sock.send(b'the child saw the end')
             finally:
                 os._exit(0)
         sock.send(b'ready')
-        time.sleep(60)
+        time.sleep(240)
     child = t.child(main)
     child.expect(b'ready')
     equal(len(sessions_named(t, 'forker')), 1, 'sessions')

@@ -177,7 +177,7 @@ def system_calls_per_transfer(t):
         reads.run(count)
     finally:
         tracer.send_signal(2)
-        tracer.communicate(timeout=20)
+        tracer.communicate(timeout=60)
     with open(out, encoding='ascii') as f:
         table = f.read()
     calls = {}

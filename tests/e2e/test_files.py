@@ -503,7 +503,7 @@ def servers_that_do_not_speak_it(t):
     b.start_get()
     b.s.call('reject', request=b.request.request, private_data=b'XFRF\1\0' + struct.pack('>HI', 9, 1) + b'not \x1b you')
     b.e = 0
-    output, errors = b.process.communicate(timeout=30)
+    output, errors = b.process.communicate(timeout=60)
     equal(b.process.returncode, 1, 'status')
     check(b'refuses: not ? you' in errors, 'what it says: %r' % errors)
 
@@ -667,7 +667,7 @@ def json_and_standard_output(t):
     status, out, errors = t.xferctl('get', served.url + 'missing', '-')
     equal((status, out), (1, ''), 'status, output')
     process = t.spawn([t.build.xferctl, 'get', url, '-'])
-    out, errors = process.communicate(timeout=30)
+    out, errors = process.communicate(timeout=60)
     with open(served.path('f\x1b'), 'rb') as f:
         check(out == f.read(), 'standard output is not the file')
     check(b'verified' in errors, 'what it says: %r' % errors)

@@ -320,7 +320,7 @@ def serve_ends_at_sigterm(t):
 @test()
 def serve_of_what_is_not_there(t):
     for directory in (os.path.join(t.dir, 'missing'), '/etc/hostname'):
-        status, _, errors = t.xferctl('serve', '--listen', raw.ADDRESS + ':0', directory, timeout=10)
+        status, _, errors = t.xferctl('serve', '--listen', raw.ADDRESS + ':0', directory)
         check(status == 1 and errors, 'serve %s: %d' % (directory, status))
-    status, _, errors = t.xferctl('serve', '--listen', '0.0.0.0:0', t.dir, timeout=10)
+    status, _, errors = t.xferctl('serve', '--listen', '0.0.0.0:0', t.dir)
     check(status == 1 and errors, 'serve on 0.0.0.0: %d' % status)
