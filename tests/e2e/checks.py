@@ -40,7 +40,7 @@ def status_is(answer, *statuses):
               (raw.status_name(answer.status), answer.text))
 
 
-def until(condition, what, timeout=10, pause=0.005):
+def until(condition, what, timeout=30, pause=0.005):
     deadline = time.monotonic() + timeout * SLOW
     while True:
         result = condition()

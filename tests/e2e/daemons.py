@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The programs under test as processes: the daemon as a plain user, the bystander as another."""
+import contextlib
 import ctypes
 import glob
 import os
@@ -184,7 +185,7 @@ class Daemon:
         try:
             self.session(DAEMON_UID).close()
             return True
-        except OSError:
+        except (OSError, raw.Ended):  # the latter where the time for a hello is short
             return False
 
     def stderr(self):
@@ -228,7 +229,7 @@ class Daemon:
         with self.session(admin=True, uid=None if ROOT else os.getuid()) as s:
             return gauges_of(s.query('status'))
 
-    def stop(self, signum=signal.SIGTERM, timeout=30):
+    def stop(self, signum=signal.SIGTERM, timeout=60):
         """Its exit status: the number of the signal that killed it, negative."""
         if self.process is None:
             return None
@@ -268,6 +269,20 @@ def gauges_of(rows):
     return {row['name']: int(row['value']) for row in rows if row['name'] in GAUGES}
 
 
+@contextlib.contextmanager
+def stopped(daemon):
+    """What is sent meanwhile the daemon finds all at once."""
+    def stands():
+        with open('/proc/%d/stat' % daemon.pid, encoding='ascii') as f:
+            return f.read().rsplit(')', 1)[1].split()[0] == 'T'
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        until(stands, 'the daemon stands still')
+        yield
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+
+
 class Bystander:
     """Two clients on libxferclient that transfer all the time."""
 
@@ -277,7 +292,7 @@ class Bystander:
             stderr=subprocess.STDOUT, env=daemon.build.environment(XFER_SOCKET=daemon.socket),
             preexec_fn=become(BYSTANDER_UID), cwd='/')
         self.output = b''
-        line = self.line(20)
+        line = self.line(40)
         check(line == 'ready', 'the bystander did not start: ' + str(line))
 
     def line(self, timeout):
@@ -313,7 +328,7 @@ class Bystander:
     def stop(self):
         self.process.terminate()
         line = self.line(30)
-        status = self.process.wait(10)
+        status = self.process.wait(30)
         check(status == 0, 'the bystander ended with %d: %s' % (status, line))
         return line
 

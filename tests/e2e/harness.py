@@ -20,7 +20,7 @@ import traceback
 
 import raw
 from checks import Skip, check, equal, same_bytes, status_is, until  # noqa: F401: for tests
-from daemons import Build, Bystander, Daemon, DAEMON_UID, GID, ROOT, RUNGS, become, plans_of  # noqa: F401
+from daemons import Build, Bystander, Daemon, DAEMON_UID, GID, ROOT, RUNGS, become, plans_of, stopped  # noqa: F401
 
 FIRST_UID = 61002
 # On this machine's monotonic clock, in seconds: what has not begun by then is left out. 0: never.
@@ -41,7 +41,7 @@ class Test:
         self.options = options
 
 
-def test(config=None, own=False, daemon=True, bystander=True, users=1, timeout=60, nofile=None,
+def test(config=None, own=False, daemon=True, bystander=True, users=1, timeout=120, nofile=None,
          full=False, sanitized=True, root=False, preload=None):
     """config: the daemon's configuration, own: a daemon for this test alone (implied by what is special),
     users: how many the test needs to be different, full: only in long runs, sanitized: also makes sense
@@ -75,7 +75,7 @@ class Child:
             try:
                 signal.alarm(0)
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                signal.alarm(60 * raw.SLOW)  # never outlives its parent for long
+                signal.alarm(240 * raw.SLOW)  # never outlives its parent for long
                 self.sock.close()
                 for session in list(raw.SESSIONS):
                     session.sock.close()
@@ -90,11 +90,11 @@ class Child:
         theirs.close()
         self.status = None
 
-    def hear(self, timeout=20):
+    def hear(self, timeout=40):
         self.sock.settimeout(timeout * raw.SLOW)
         return self.sock.recv(8192)
 
-    def expect(self, word, timeout=20):
+    def expect(self, word, timeout=40):
         heard = self.hear(timeout)
         check(heard == word, 'the child said: ' + heard.decode('utf-8', 'replace'))
 
@@ -239,12 +239,14 @@ class Runner:
     @staticmethod
     def settle(daemon, base):
         """Waits until the daemon holds what it held, or (no base) until that stands still."""
-        seen = None
-        deadline = time.monotonic() + 15 * raw.SLOW
+        seen, times = None, 0
+        deadline = time.monotonic() + 30 * raw.SLOW
         while True:
             now = daemon.gauges()
             if base is None:
-                if now == seen:
+                # Twice the same may be a daemon that did not come to anything in between.
+                times = times + 1 if now == seen else 1
+                if times == 5:
                     return now
                 seen = now
             elif now == base:

@@ -11,7 +11,7 @@ import iwarp
 from iwarp import (INVALIDATES, NAMES, QN_READ, QN_SEND, QN_TERMINATE, READ_REQUEST, READ_RESPONSE, SEND,
                    SENDS, TERMINATE, WRITE, Mpa, ReadRequest, Wrong, need)
 
-TIMEOUT = 10.0
+TIMEOUT = 30.0
 
 
 class Silence(Exception):

@@ -154,7 +154,7 @@ def open_socket(path, uid=None, gid=None):
 
 
 class Session:
-    def __init__(self, path, uid=None, gid=None, hello=True, name='e2e', timeout=20, minor=0,
+    def __init__(self, path, uid=None, gid=None, hello=True, name='e2e', timeout=40, minor=0,
                  features=0, major=1):
         self.timeout = timeout * SLOW
         self.serial = 0
@@ -511,6 +511,13 @@ class Buffer(Memfd):
 
     def remove(self):
         self.session.call('buffer_remove', buffer=self.number)
+
+
+def settled(session):
+    """The daemon has had turns since: what was ready before the first of these questions came has been seen to. Of
+    two sockets, one with a question and one that a peer closed, it may look at either first."""
+    for _ in range(3):
+        session.query('devices')
 
 
 def pack_segments(segments):

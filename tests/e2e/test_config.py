@@ -23,7 +23,7 @@ def all_errors_at_once_with_file_and_line(t):
     with open(path, 'w', encoding='ascii') as f:
         f.write('\n'.join(lines) + '\n')
     done = subprocess.run([t.build.rdmaxferd, '--check-config', '--config', path], capture_output=True,
-                          text=True, timeout=20, env=t.build.environment(), check=False)
+                          text=True, timeout=60, env=t.build.environment(), check=False)
     check(done.returncode > 0, 'status %d' % done.returncode)
     for number in range(1, len(lines) + 1):
         check('%s:%d:' % (path, number) in done.stderr, 'nothing of line %d in: %s' %
@@ -41,7 +41,7 @@ def a_configuration_that_cannot_be_read(t):
         command = d.command()
         command[command.index('--config') + 1] = bad
         process = d.spawn(command, stderr=subprocess.PIPE)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
         check(process.returncode > 0 and bad.encode() in errors, '%s: %d %s' %
               (bad, process.returncode, errors))
 

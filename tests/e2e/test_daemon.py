@@ -13,7 +13,7 @@ from harness import DAEMON_UID, GID, ROOT, check, equal, status_is, test, until
 from raw import E, Ended, Failed, Pair, READ, RECV
 
 
-def run(t, *arguments, timeout=20):
+def run(t, *arguments, timeout=60):
     """rdmaxferd as the daemon's user: (status, output, errors)."""
     process = subprocess.run([t.build.rdmaxferd, *arguments], stdin=subprocess.DEVNULL,
                              capture_output=True, timeout=timeout, check=False, cwd='/',
@@ -64,7 +64,7 @@ def check_config(t):
 def a_bad_configuration_starts_nothing(t):
     d = t.more_daemon('limits { pined = 1 }', start=False)
     process = d.spawn(stderr=subprocess.PIPE)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     check(process.returncode > 0, 'status %d' % process.returncode)
     check(b'pined' in errors, 'it says: %s' % errors)
     check(not os.path.exists(d.socket), 'there is a socket')
@@ -132,7 +132,7 @@ def a_live_daemon_keeps_its_socket(t):
     first = t.more_daemon()
     for _ in range(2):
         process = first.spawn(stderr=subprocess.PIPE)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
         check(process.returncode > 0, 'a second daemon ended with %d' % process.returncode)
         check(first.socket.encode() in errors or b'running' in errors or b'in use' in errors,
               'it says: %s' % errors)
@@ -181,7 +181,7 @@ def a_socket_path_that_is_something_else(t):
 def fails(d, command):
     process = d.spawn(command, stderr=subprocess.PIPE)
     try:
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
@@ -199,29 +199,36 @@ def clients_of_a_daemon_that_dies(t):
 
 @test(daemon=False)
 def sigterm_drains(t):
-    # As long as is its default, on a machine that is so much slower; and a cable carries less.
-    d = t.more_daemon('times { drain = %ds }' % (10 * raw.SLOW))
+    # Longer than it may take a machine that is busy, or much slower; and a cable carries less.
+    d = t.more_daemon('times { drain = %ds }' % (50 * raw.SLOW))
     a, b = d.session(t.uid(0)), d.session(t.uid(1))
     pair = Pair(a, b)
     size = 32 << 20
     source, sink = a.buffer(size, content=b'drain' * 1000), b.buffer(size)
     token = a.grant(pair.ea, source.segment())
     recv = a.start(RECV, pair.ea, [source.segment(0, 64)])
-    reads = [b.start(READ, pair.eb, [sink.segment()], [token.segment()])
-             for _ in range(raw.fewer(60))]
-    b.query('devices')  # the daemon has read what was sent before
-    check(reads[-1] not in b.completions, 'the READs were faster than the question')
+    # Where the test does not get to run meanwhile they are done before it goes on: then once more.
+    for _ in range(10):
+        reads = [b.start(READ, pair.eb, [sink.segment()], [token.segment()])
+                 for _ in range(raw.fewer(60))]
+        b.query('devices')  # the daemon has read what was sent before
+        if reads[-1] not in b.completions:
+            break
+        for cookie in reads:
+            status_is(b.finish(cookie), 0)
+    else:
+        raise AssertionError('the READs were faster than the question')
     d.process.send_signal(signal.SIGTERM)
     for cookie in reads:
-        status_is(b.finish(cookie, 20), 0)
+        status_is(b.finish(cookie, 60), 0)
     equal(bytes(sink.map[:5000]), b'drain' * 1000, 'bytes')
     for s in (a, b):
-        goodbye = s.wait_end(20)
+        goodbye = s.wait_end(60)
         check(goodbye is not None, 'no Goodbye')
         status_is(goodbye, E.SHUTDOWN)
     if recv in a.completions:
         status_is(a.completions[recv], E.FLUSHED, E.SHUTDOWN, E.PEER_GONE)
-    equal(d.process.wait(20), 0, 'status')
+    equal(d.process.wait(60), 0, 'status')
     check(d.report() is None, 'report: %s' % d.report())
 
 
@@ -239,7 +246,7 @@ def sigterm_does_not_wait_for_ever(t):
         quiet.try_send(quiet.message('query', table='status').SerializeToString())
     silent = raw.open_socket(d.socket, t.uid(0), GID)
     d.process.send_signal(signal.SIGTERM)
-    equal(d.process.wait(20), 0, 'status')
+    equal(d.process.wait(60), 0, 'status')
     silent.close()
 
 
@@ -277,12 +284,12 @@ def readiness_is_told(t):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
         notify.bind(path)
         os.chmod(path, 0o666)
-        notify.settimeout(20)
+        notify.settimeout(60)
         d = t.more_daemon(env={'NOTIFY_SOCKET': path})
         until(lambda: b'READY=1' in notify.recv(4096), 'READY=1')
         d.process.send_signal(signal.SIGTERM)
         until(lambda: b'STOPPING=1' in notify.recv(4096), 'STOPPING=1')
-        equal(d.process.wait(20), 0, 'status')
+        equal(d.process.wait(60), 0, 'status')
 
 
 @test(daemon=False)
@@ -314,7 +321,7 @@ def sockets_of_the_service_manager(t):
         with raw.Session(paths[1], None) as s:
             s.query('sessions')
         process.terminate()
-        equal(process.wait(20), 0, 'status')
+        equal(process.wait(60), 0, 'status')
         check(all(os.path.exists(p) for p in paths), 'the daemon removed sockets that are not its own')
     finally:
         if process.poll() is None:
@@ -329,14 +336,16 @@ def an_idle_daemon_sleeps(t):
     d = t.more_daemon()
     s = d.session(t.uid(0))
     s.query('status')
-    time.sleep(0.2)
-    ticks = d.cpu_ticks()
-    before = switches(d)
-    time.sleep(1)
-    t.note('an idle second: %d ticks, %d wake-ups' % (d.cpu_ticks() - ticks, switches(d) - before))
-    check(d.cpu_ticks() - ticks <= os.sysconf('SC_CLK_TCK') // 4, 'an idle daemon is busy')
-    check(switches(d) - before < 200, 'an idle daemon wakes up %d times a second' %
-          (switches(d) - before))
+    # One that has just started measures what things cost, whenever a busy machine lets it: a later second is idle.
+    for _ in range(5):
+        time.sleep(0.2)
+        ticks, before = d.cpu_ticks(), switches(d)
+        time.sleep(1)
+        ticks, wakeups = d.cpu_ticks() - ticks, switches(d) - before
+        t.note('an idle second: %d ticks, %d wake-ups' % (ticks, wakeups))
+        if ticks <= os.sysconf('SC_CLK_TCK') // 4 and wakeups < 200:
+            return
+    raise AssertionError('an idle daemon is busy: %d ticks and %d wake-ups in a second' % (ticks, wakeups))
 
 
 def switches(d):

@@ -6,7 +6,7 @@ import time
 
 import raw
 from harness import check, equal, status_is, test, until
-from raw import E, Ended, Pair, Session, READ, WRITE, SEND, RECV
+from raw import E, Ended, Pair, Session, READ, WRITE, SEND, RECV, settled
 
 ENOTCONN = -107
 ENDS = (E.FLUSHED, E.REMOTE_ACCESS, E.REMOTE_FAULT, E.PEER_GONE)
@@ -29,7 +29,7 @@ def in_child(t, work, user=0):
         session = Session(path, name='victim')
         keep = work(session, sock)
         sock.send(b'ready')
-        time.sleep(60)
+        time.sleep(240)
         del keep
     return t.child(main, user)
 
@@ -41,7 +41,7 @@ def before_hello(t):
     def main(sock):
         keep = raw.open_socket(path)
         sock.send(b'ready')
-        time.sleep(60)
+        time.sleep(240)
         del keep
     for _ in range(5):
         child = t.child(main)
@@ -137,25 +137,35 @@ def while_its_peer_reads_from_it(t):
     size = 64 << 20
     for opcode, pauses in ((READ, (0, 0.01)), (WRITE, (0.002,))):
         for pause in pauses:
-            child = owner_in_child(t, size)
-            s, e, read, write = connect_to_child(t, child, size)
-            m = s.buffer(size)
-            token = read if opcode == READ else write
-            cookies = [s.start(opcode, e, [m.segment()], [token.segment()]) for _ in range(40)]
-            time.sleep(pause)
-            child.kill()
-            statuses = [s.finish(cookie).status for cookie in cookies]
-            # The last may meet an end that has been there already.
-            check(all(x in (0, ENOTCONN, *ENDS) for x in statuses), 'statuses %s' %
-                  [raw.status_name(x) for x in set(statuses)])
-            check(statuses[-1] != 0, 'all transfers were faster than the kill')
-            equal(sorted(statuses, key=lambda x: x != 0), statuses, 'successes before failures')
-            status_is(s.wait_event('disconnected', lambda x, n=e: x.endpoint == n), E.PEER_GONE,
-                      E.REMOTE_FAULT, E.REMOTE_ACCESS)
-            s.call('endpoint_free', endpoint=e)
-            m.remove()
-            gone(t, 'victim')
-            s.close()
+            # A busy machine may let all of them end before the kill: then once more.
+            for _ in range(10):
+                if killed_meanwhile(t, size, opcode, pause):
+                    break
+            else:
+                raise AssertionError('all transfers were faster than the kill')
+
+
+def killed_meanwhile(t, size, opcode, pause):
+    """False where there was nothing left to do when the owner was killed."""
+    child = owner_in_child(t, size)
+    s, e, read, write = connect_to_child(t, child, size)
+    m = s.buffer(size)
+    token = read if opcode == READ else write
+    cookies = [s.start(opcode, e, [m.segment()], [token.segment()]) for _ in range(40)]
+    time.sleep(pause)
+    child.kill()
+    statuses = [s.finish(cookie).status for cookie in cookies]
+    # The last may meet an end that has been there already.
+    check(all(x in (0, ENOTCONN, *ENDS) for x in statuses), 'statuses %s' %
+          [raw.status_name(x) for x in set(statuses)])
+    equal(sorted(statuses, key=lambda x: x != 0), statuses, 'successes before failures')
+    status_is(s.wait_event('disconnected', lambda x: x.endpoint == e), E.PEER_GONE, E.REMOTE_FAULT,
+              E.REMOTE_ACCESS)
+    s.call('endpoint_free', endpoint=e)
+    m.remove()
+    gone(t, 'victim')
+    s.close()
+    return statuses[-1] != 0
 
 
 @test()
@@ -169,7 +179,8 @@ def while_its_peer_waits_for_a_message(t):
     for cookie in recvs:
         status_is(s.finish(cookie), *ENDS)
     status_is(s.finish(send), *raw.NO_RECV, *ENDS)
-    status_is(s.wait_event('disconnected'), E.PEER_GONE)
+    # Which comes first: the kill, or the end of the time that a SEND waits for a RECV.
+    status_is(s.wait_event('disconnected'), E.PEER_GONE, E.RECEIVER_NOT_READY)
 
 
 @test()
@@ -181,7 +192,7 @@ def with_connection_requests_open(t):
         e = s.endpoint(port=int(sock.recv(100)))
         s.call('connect', endpoint=e)
         sock.send(b'ready')
-        time.sleep(60)
+        time.sleep(240)
     a = t.session(1)
     _, port = a.listen()
     for answer in (False, True):
@@ -192,6 +203,7 @@ def with_connection_requests_open(t):
         e = a.endpoint(request=request.request) if answer else None
         child.kill()
         gone(t, 'victim')
+        settled(a)
         if e is None:
             reply = a.call_raw('endpoint_new', request=request.request)
             if reply.status == 0 and raw.FABRIC != 'iwarp':
@@ -218,13 +230,13 @@ def a_forked_child_keeps_the_socket(t):
         pid = os.fork()
         if pid == 0:
             try:
-                signal.alarm(30)
-                session.wait_end(25)
+                signal.alarm(120)
+                session.wait_end(100)
                 sock.send(b'the child saw the end')
             finally:
                 os._exit(0)
         sock.send(b'ready')
-        time.sleep(60)
+        time.sleep(240)
     child = t.child(main)
     child.expect(b'ready')
     equal(len(sessions_named(t, 'forker')), 1, 'sessions')
@@ -291,9 +303,16 @@ def a_revoke_does_not_lengthen_a_grant(t):
         t.skip('a SEND without a RECV holds up nothing')
     pair = t.pair((0, 0))
     m = pair.a.buffer(4096)
-    token = pair.a.grant(pair.ea, m.segment(), lifetime_ms=200)
-    send = pair.a.start(SEND, pair.ea, [m.segment()])
-    revoke = pair.a.start(raw.REVOKE, pair.ea, key=token.grant)
-    status_is(pair.a.finish(revoke), 0)
-    status_is(pair.a.finish(send), E.RECEIVER_NOT_READY)
+    # What takes a slow machine longer than the grant lives shows nothing: then once more.
+    for _ in range(20):
+        token = pair.a.grant(pair.ea, m.segment(), lifetime_ms=200)
+        send, revoke = pair.a.submit(pair.a.request(SEND, pair.ea, [m.segment()]),
+                                     pair.a.request(raw.REVOKE, pair.ea, key=token.grant))
+        revoked, sent = pair.a.finish(revoke), pair.a.finish(send)
+        status_is(sent, E.RECEIVER_NOT_READY)
+        if revoked.status == 0:
+            break
+        status_is(revoked, E.GRANT_ENDED)
+        pair.again()
+    status_is(revoked, 0)
     equal(pair.a.order[-2:], [revoke, send], 'the order of completions')

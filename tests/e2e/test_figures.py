@@ -143,9 +143,13 @@ def no_allocation_per_transfer(t):
         check(allocations() > 10, 'nothing is counted')
         reads = Reads(t)
         reads.run(2000)
-        before = allocations()
-        reads.run(MANY)
-        made = allocations() - before
+        # What measures the costs of things at the start, on a helper, allocates too, whenever it comes to run: once.
+        for _ in range(5):
+            before = allocations()
+            reads.run(MANY)
+            made = allocations() - before
+            if not made:
+                break
         # One allocation must show, or the count proves nothing.
         before = allocations()
         t.session().close()
@@ -173,7 +177,7 @@ def system_calls_per_transfer(t):
         reads.run(count)
     finally:
         tracer.send_signal(2)
-        tracer.communicate(timeout=20)
+        tracer.communicate(timeout=60)
     with open(out, encoding='ascii') as f:
         table = f.read()
     calls = {}

@@ -118,25 +118,25 @@ def a_revoke_ends_transfers_that_use_the_key(t):
     size, tail = 32 << 20, 1 << 20  # the tail is what a READ that goes on would come to last
     two = Two(t, size=size)
     later = b'n' * tail
-    for _ in range(2):
+
+    def cut_short(opcode):
+        """False where all was done before the revoke, as on a machine that stalls."""
         two.ma.map[:] = b'o' * size
         two.mb.map[:] = b'-' * size
-        token = two.grant()
-        reads = [two.b.start(READ, two.eb, [two.mb.segment()], [token.segment()]) for _ in range(8)]
+        token = two.grant(read=opcode == READ)
+        cookies = [two.b.start(opcode, two.eb, [two.mb.segment()], [token.segment()]) for _ in range(8)]
         two.a.do(REVOKE, two.ea, key=token.grant)
         two.ma.map[size - tail:] = later
-        statuses = [two.b.finish(cookie).status for cookie in reads]
-        check(statuses[-1] != 0, 'all READs were faster than the revoke')
-        equal(two.mb.map[:].count(b'n'), 0, 'bytes that were written after the revoke')
+        statuses = [two.b.finish(cookie).status for cookie in cookies]
+        if opcode == READ:
+            equal(two.mb.map[:].count(b'n'), 0, 'bytes that were written after the revoke')
+        else:
+            equal(two.ma.map[size - tail:].count(b'n'), tail, 'bytes that stayed as their owner wrote them')
         two.again()
-        token = two.grant(read=False)
-        writes = [two.b.start(WRITE, two.eb, [two.mb.segment()], [token.segment()]) for _ in range(8)]
-        two.a.do(REVOKE, two.ea, key=token.grant)
-        two.ma.map[size - tail:] = later
-        statuses = [two.b.finish(cookie).status for cookie in writes]
-        check(statuses[-1] != 0, 'all WRITEs were faster than the revoke')
-        equal(two.ma.map[size - tail:].count(b'n'), tail, 'bytes that stayed as their owner wrote them')
-        two.again()
+        return statuses[-1] != 0
+
+    for opcode, what in ((READ, 'READs'), (WRITE, 'WRITEs')) * 2:
+        check(any(cut_short(opcode) for _ in range(20)), 'all %s were faster than the revoke' % what)
 
 
 @test()
@@ -153,8 +153,15 @@ def keys_do_not_return_soon(t):
 @test()
 def an_expired_grant_is_dead(t):
     two = Two(t)
-    token = two.grant(0, 100, lifetime_ms=500)
-    status_is(two.read(token), 0)
+    # On a machine that stalls it may be dead before it is used: then once more.
+    for _ in range(20):
+        token = two.grant(0, 100, lifetime_ms=500)
+        done = two.read(token)
+        if done.status == 0:
+            break
+        status_is(done, *raw.REFUSED)
+        two.again()
+    status_is(done, 0)
     until(lambda: not two.a.rows('grants'), 'the grant has expired', 10)
     two.mb.map[:] = pattern(2, SIZE)
     status_is(two.a.run(REVOKE, two.ea, key=token.grant), E.GRANT_ENDED, ENOENT)

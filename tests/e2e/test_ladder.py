@@ -307,8 +307,8 @@ def sinks_and_no_room_for_them(t):
     token = two.grant()
     for n in range(20):
         two.mb.map[:] = bytes(2 * MIB)
-        cookies = [two.b.start(READ, two.eb, [two.mb.segment(0, 2 * MIB)], [token.segment()],
-                               flags=raw.F_EXPLAIN, wr_id=n * 3 + i) for i in range(3)]
+        cookies = two.b.submit(*[two.b.request(READ, two.eb, [two.mb.segment(0, 2 * MIB)], [token.segment()],
+                                               flags=raw.F_EXPLAIN, wr_id=n * 3 + i) for i in range(3)])
         for cookie in cookies:
             status_is(two.b.finish(cookie), 0)
         same_bytes(two.mb.map[:], two.ma.map[:], 'what was read')

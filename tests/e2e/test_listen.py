@@ -2,9 +2,8 @@
 """Listeners, connections, private data, and who may listen and connect where."""
 import os
 
-from harness import FIRST_UID, GID, check, equal, status_is, test
-from raw import ADDRESS, FABRIC, OVER_TCP, RECV, E, Ended, Pair
-from test_flood import stopped
+from harness import FIRST_UID, GID, check, equal, status_is, stopped, test
+from raw import ADDRESS, FABRIC, OVER_TCP, RECV, E, Ended, Pair, settled
 
 EINVAL, ENOENT = -22, -2
 ECONNREFUSED, EADDRINUSE, EADDRNOTAVAIL = -111, -98, -99
@@ -198,6 +197,7 @@ def a_peer_that_gives_up(t):
         request = a.wait_event('connect_request')
         ea = a.endpoint(request=request.request) if step != 'request' else None
         b.call('endpoint_free', endpoint=eb)
+        settled(a)
         if ea is None:
             reply = a.call_raw('endpoint_new', request=request.request)
             if reply.status == 0 and FABRIC != 'iwarp':

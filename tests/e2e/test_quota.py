@@ -188,8 +188,9 @@ def bytes_in_flight(t):
                       [token.segment(0, (1 << 20) + 1)]), 'bytes')
     if not raw.SENT_IS_DONE:
         # SENDs that no RECV takes stay in flight, and charged.
-        send = s.start(SEND, pair.eb, [b.segment(0, 1 << 20)])
-        names_limit(s.run(SEND, pair.eb, [b.segment(0, 1)]), 'bytes')
+        send, more = s.submit(s.request(SEND, pair.eb, [b.segment(0, 1 << 20)]),
+                              s.request(SEND, pair.eb, [b.segment(0, 1)]))
+        names_limit(s.finish(more), 'bytes')
         status_is(s.finish(send), *raw.NO_RECV)
     pair.again()
     token = s.grant(pair.ea, b.segment())

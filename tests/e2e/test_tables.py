@@ -34,7 +34,7 @@ def each_end_with_its_reason(t):
     two = Two(t, size)
     session = session_of(two.a, two.ma)
     tokens = [two.grant(0, 100), two.grant(4096, 200, read=False, lifetime_ms=50)]
-    until(lambda: len(two.a.query('grants')) == 1, 'one has expired')
+    until(lambda: len(two.a.rows('grants')) == 1, 'one has expired')
     two.a.do(REVOKE, two.ea, key=tokens[0].grant)
     expect = [('write', 'deadline'), ('read', 'revoke')]
     if two.invalidates:
@@ -145,10 +145,16 @@ def pools_show_what_waits(t):
     pools = two.a.rows('pools')
     check(any(row['pool'] in ('registrations', 'read copies') for row in pools), 'pools: %s' % pools)
     equal([row for row in pools if row['pool'] == 'waiting'], [], 'what waits')
-    # SENDs that nobody receives: the first has the queue.
-    for _ in range(3):
-        two.a.start(SEND, two.ea, [two.ma.segment(0, 10)])
-    waiting = [row for row in two.a.rows('pools') if row['pool'] == 'waiting']
+    # SENDs that nobody receives: the first has the queue. It gives up after half a second: where a machine
+    # stalls for longer before the question, then once more.
+    for _ in range(20):
+        sends = two.a.submit(*[two.a.request(SEND, two.ea, [two.ma.segment(0, 10)]) for _ in range(3)])
+        waiting = [row for row in two.a.rows('pools') if row['pool'] == 'waiting']
+        if waiting:
+            break
+        for cookie in sends:
+            check(two.a.finish(cookie).status != 0, 'a SEND was received')
+        two.again()
     equal([(row['endpoint'], row['objects'], row['size']) for row in waiting], [(two.ea, 2, 20)],
           'what waits')
     two.free()

@@ -192,23 +192,28 @@ def moved(t):
                if r['name'] in ('bytes_written', 'bytes_read'))
 
 
-@test(timeout=60)
+@test(timeout=300)
 def the_server_dies_half_way(t):
     served = Served(t)
     big(t, served)
     where = os.path.join(t.dir, 'target')
     os.mkdir(where)
     os.chmod(where, 0o777)
-    process = start_get(t, served, os.path.join(where, 'got'))
-    until(lambda: os.listdir(where) or process.poll() is not None, 'the transfer has begun', 20, 0.0005)
-    time.sleep(0.02)
-    served.process.kill()
-    status = process.wait(60)
-    check(status == 1, 'get ended with %d though its server died' % status)
+    # A busy machine may let it end before the server dies: then once more.
+    for _ in range(10):
+        process = start_get(t, served, os.path.join(where, 'got'))
+        until(lambda p=process: os.listdir(where) or p.poll() is not None, 'the transfer has begun', 20, 0.0005)
+        time.sleep(0.02)
+        served.process.kill()
+        if process.wait(120) != 0:
+            break
+        os.unlink(os.path.join(where, 'got'))
+        served = Served(t)
+    equal(process.returncode, 1, 'status of get though its server died')
     equal(os.listdir(where), [], 'files left behind')
 
 
-@test(timeout=60)
+@test(timeout=300)
 def the_client_dies_half_way(t):
     served = Served(t)
     big(t, served)
@@ -223,7 +228,7 @@ def the_client_dies_half_way(t):
             if process.poll() is None:
                 time.sleep(0.02)
                 process.send_signal(signum)
-            if process.wait(30) != 0:
+            if process.wait(120) != 0:  # two GiB may have to go to a slow disk first
                 break
             os.unlink(os.path.join(where, 'got'))
         check(process.returncode != 0, 'get succeeded though it was killed')
@@ -309,13 +314,13 @@ def devices_and_what_was_seen_of_them(t):
 def serve_ends_at_sigterm(t):
     served = Served(t)
     served.process.terminate()
-    check(served.process.wait(20) in (0, -signal.SIGTERM), 'status %s' % served.process.returncode)
+    check(served.process.wait(60) in (0, -signal.SIGTERM), 'status %s' % served.process.returncode)
 
 
 @test()
 def serve_of_what_is_not_there(t):
     for directory in (os.path.join(t.dir, 'missing'), '/etc/hostname'):
-        status, _, errors = t.xferctl('serve', '--listen', raw.ADDRESS + ':0', directory, timeout=10)
+        status, _, errors = t.xferctl('serve', '--listen', raw.ADDRESS + ':0', directory)
         check(status == 1 and errors, 'serve %s: %d' % (directory, status))
-    status, _, errors = t.xferctl('serve', '--listen', '0.0.0.0:0', t.dir, timeout=10)
+    status, _, errors = t.xferctl('serve', '--listen', '0.0.0.0:0', t.dir)
     check(status == 1 and errors, 'serve on 0.0.0.0: %d' % status)

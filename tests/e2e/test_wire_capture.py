@@ -48,9 +48,12 @@ class Capture:
 
     def stop(self):
         """Everything that went by is in the file."""
-        until(lambda: all(all(c.closed) for c in iwarp_pcap.connections(self.path)), 'the ends are captured', 30, 0.3)
+        def ended():
+            seen = iwarp_pcap.connections(self.path)
+            return seen and all(all(c.closed) for c in seen)
+        until(ended, 'the ends are captured', 60, 0.3)
         self.process.send_signal(signal.SIGINT)
-        _, said = self.process.communicate(timeout=20)
+        _, said = self.process.communicate(timeout=60)
         dropped = re.search(rb'(\d+) packets? dropped by kernel', said)
         return int(dropped.group(1)) if dropped else -1
 

@@ -95,7 +95,7 @@ def a_hundred_connects_a_second(t):
     seconds = 60 if FULL else 3
     two = Sides(t, 2 * PIECE)
     begin, n, first = time.monotonic(), 0, None
-    while time.monotonic() < begin + seconds:
+    while time.monotonic() < begin + seconds or (n < 100 and time.monotonic() < begin + seconds + 60):
         ea, eb = two.connect()
         recv = two.a.start(RECV, ea, [two.ma.segment(0, PIECE)])
         status_is(two.b.run(SEND, eb, [two.mb.segment(0, PIECE)]), 0)
@@ -106,7 +106,7 @@ def a_hundred_connects_a_second(t):
             first = two.fds(), two.rss()
         time.sleep(max(0, begin + n / 100 - time.monotonic()))
     print('# %d connections in %.1f s' % (n, time.monotonic() - begin))
-    check(first, 'fewer than 50 connections in %d s' % seconds)
+    check(first, 'only %d connections' % n)
     until(lambda: all(after <= before + 2 for before, after in zip(first[0], two.fds())), 'no descriptor is kept')
     for before, after in zip(first[1], two.rss()):
         check(after - before < 2 * MIB or t.build.sanitized, 'resident memory grew by %d bytes' % (after - before))
