@@ -30,9 +30,13 @@ static uint64_t round_of(const struct xd_turn *t)
 static void take_place(struct xd_turn *t, uint64_t round)
 {
 	struct xd_turn *a = t->above;
-	bool had_its_turn = t->got_round == round && !XD_SABOTAGE("serve-the-same");
 
-	xc_list_append(had_its_turn ? &a->later : &a->due, &t->link);
+	if (t->got_round != round)
+		xc_list_append(&a->due, &t->link);
+	else if (XD_SABOTAGE("serve-the-same"))
+		xc_list_prepend(&a->due, &t->link);
+	else
+		xc_list_append(&a->later, &t->link);
 }
 
 void xd_turn_enter(struct xd_turn *leaf)

@@ -20,7 +20,7 @@
 void xd_wait_for(struct xd_endpoint *ep, enum xd_scarce scarce);
 /* It does not wait for such a thing any more. */
 void xd_wait_not(struct xd_endpoint *ep);
-/* Something of it was posted: what it waited for, it has. */
+/* It has what it waited for, at the latest when something of it is posted. */
 void xd_wait_over(struct xd_endpoint *ep);
 /* What it waited for was made for it: posts what can be posted, out of turn. */
 void xd_wait_made(struct xd_endpoint *ep);

@@ -95,6 +95,7 @@ struct xd_window *xd_window_take(struct xd_endpoint *ep)
 		return NULL;
 	if (w) {
 		xc_list_remove(&w->link);
+		xd_wait_over(ep);
 		return w;
 	}
 	if (ep->window_due)
@@ -109,6 +110,7 @@ struct xd_window *xd_window_take(struct xd_endpoint *ep)
 	pd->n_objects++;
 	switch (window_ops(w)->mw_alloc(pd->pd, &w->done, &w->mw)) {
 	case 0:
+		xd_wait_over(ep);
 		return w;
 	case -EINPROGRESS:
 		w->wanted_by = ep;

@@ -47,6 +47,8 @@ struct fake_witness {
 		      const uint8_t *data, uint64_t bytes);
 	/* a RECV of this endpoint has its message */
 	void (*arrived)(void *ctx, uint64_t ep_tag);
+	/* a window is given to this owner of a domain */
+	void (*window)(void *ctx, uint8_t net, uint32_t owner);
 };
 
 /*

@@ -488,8 +488,10 @@ static bool has_window(struct fabric *f)
 
 int fake_mw_alloc(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw **ret_mw)
 {
+	const struct fake_witness *witness;
 	struct fabric *f;
 	struct fake_mw *mw;
+	int status;
 
 	fake_object_use(&pd->o, FAKE_PD, "mw_alloc");
 	f = pd->o.f;
@@ -504,16 +506,17 @@ int fake_mw_alloc(struct fabric_pd *pd, struct fabric_done *done, struct ibv_mw 
 	mw->mw.type = IBV_MW_TYPE_2;
 	pd->users++;
 	fake_object_add(f, &f->mws, &mw->o, FAKE_MW);
-	return fake_answer(
-		(struct fake_later){
-			.done = done,
-			.object = &mw->o,
-			.finish = mw_alloc_ends,
-			.status = !has_window(f) || fake_dice(f, f->options.dice.mw_fail) ? -ENOMEM
-											  : 0,
-			.ret = (void **)ret_mw,
-			.value = &mw->mw },
-		f->options.dice.mw_slow);
+	status = has_window(f) && !fake_dice(f, f->options.dice.mw_fail) ? 0 : -ENOMEM;
+	witness = &f->options.witness;
+	if (status == 0 && witness->window)
+		witness->window(witness->ctx, f->options.net, pd->owner);
+	return fake_answer((struct fake_later){ .done = done,
+						.object = &mw->o,
+						.finish = mw_alloc_ends,
+						.status = status,
+						.ret = (void **)ret_mw,
+						.value = &mw->mw },
+			   f->options.dice.mw_slow);
 }
 
 struct fake_mw *fake_mw_of(struct ibv_mw *mw)

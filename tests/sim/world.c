@@ -136,6 +136,10 @@ static void make_dice(struct world *w)
 		.late_turns = w_below(w, 12),
 		.quantum = 1 + (w_dice(w, 300) ? w_below(w, 16) : w_below(w, 5000)),
 	};
+	if (w_dice(w, 300)) {
+		w->dice.windows = 1 + w_below(w, 3);
+		w->dice.mw_fail = 0;
+	}
 	if (w->bulk)
 		w->dice.quantum = 20000 + w_below(w, 500000);
 	if (!w->rich)
@@ -196,8 +200,10 @@ static void make_fabrics(struct world *w)
 		o.caps = w->caps[i];
 		o.measured = o.caps.costs;
 		o.own_addresses = o.caps.keys != FABRIC_KEYS_WINDOW && w_dice(w, 300);
-		o.witness = (struct fake_witness){ .ctx = w, .wrote = w_on_wrote,
-						   .arrived = w_on_arrived };
+		o.witness = (struct fake_witness){ .ctx = w,
+						   .wrote = w_on_wrote,
+						   .arrived = w_on_arrived,
+						   .window = w_on_window };
 		fake_fabric_open(&o, &w->ref, xd_core_fabric_events(), &ref.fabric);
 		w->fabrics[i] = ref.fabric;
 		sim_check(xd_core_add_fabric(w->core, &ref) == 0, "simulation",

@@ -21,6 +21,7 @@
 /* GRANTs into one message: no more are made for one endpoint before they are taken. */
 #define W_LINKS_MAX 4u
 #define W_FABRICS 2
+#define W_USERS 3
 
 struct w_session;
 struct w_ep;
@@ -231,6 +232,14 @@ struct w_user {
 	uint32_t gids[2];
 };
 
+/* Who waits for windows of a fabric, and who gets them; by a clock of its own. */
+struct w_turns {
+	uint64_t clock;
+	uint64_t since[W_USERS]; /* it began to wait, or got one; 0: it does not */
+	uint64_t got[W_USERS][4];
+	uint64_t kept_turn, kept_ns; /* when last none was kept */
+};
+
 struct world {
 	uint64_t seed;
 	struct sim_rng rng;
@@ -249,7 +258,8 @@ struct world {
 	bool tight;     /* many buffers, and little that may be pinned */
 	bool rich;      /* memory is there for all; keys over ranges may be refused nevertheless */
 	uint64_t clock; /* of what peers write, and of messages that arrive */
-	struct w_user users[3];
+	struct w_user users[W_USERS];
+	struct w_turns turns[W_FABRICS];
 	struct xc_list sessions, dead_sessions;
 	struct w_session *admin;
 	struct xc_list grants;
@@ -280,6 +290,11 @@ void world_dump(struct world *w);
 void w_settle(struct world *w);
 uint32_t w_below(struct world *w, uint32_t n);
 bool w_dice(struct world *w, uint32_t permille);
+
+/* ---- world_turns.c */
+/* This user is given a window. */
+void w_on_window(void *ctx, uint8_t fabric, uint32_t uid);
+void w_check_turns(struct world *w);
 
 /* ---- world_memory.c */
 struct w_buffer *w_buffer_new(struct world *w, struct w_session *s, uint64_t size);

@@ -196,6 +196,7 @@ void w_check(struct world *w)
 	check_dead(w);
 	check_keys(w);
 	w_check_audit(w, false);
+	w_check_turns(w);
 	w_check_prices(w);
 	for (uint32_t i = 0; i < w->n_fabrics; i++)
 		fake_fabric_killed(w->fabrics[i], killed, w);
