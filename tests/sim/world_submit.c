@@ -267,16 +267,17 @@ static struct w_request *unfinished(const struct w_session *s, uint64_t wr_id)
 	return NULL;
 }
 
-/* A READ under way, short enough to be sent on to any RECV. */
+/* A READ under way, short enough to be sent on to any RECV. Mostly of so many pieces that the SEND
+ * goes through a slab. */
 static struct w_request *some_read(struct world *w, struct draft *d)
 {
 	struct w_request *q, *chosen = NULL;
-	uint32_t n = 0;
+	uint32_t n = 0, least = w_dice(w, 700) ? d->ep->caps.max_sge + 1 : 0;
 
 	xc_list_for_each(q, &d->session->requests, link)
 		if (q->ep == d->ep && q->r.opcode == XP_OP_READ && q->bytes && q->bytes <= 200 &&
 		    q->bytes <= d->ep->caps.max_message_bytes && !q->must_fail && !q->refusable &&
-		    !q->cancelled && !w_below(w, ++n))
+		    !q->cancelled && q->n_local >= least && !w_below(w, ++n))
 			chosen = q;
 	return chosen;
 }
@@ -306,7 +307,7 @@ static bool draft_send(struct world *w, struct draft *d)
 
 	if (!peer_is_ready(w, d))
 		return false;
-	if (w_dice(w, 300) && draft_forward(w, d))
+	if (w_dice(w, 600) && draft_forward(w, d))
 		return true;
 	if (w_dice(w, 5))
 		bytes = 2000;
