@@ -480,7 +480,7 @@ static void endpoint_init(struct xd_endpoint *ep, struct xd_session *s,
 	xc_list_init(&ep->ending_link);
 	xc_list_init(&ep->staging_link);
 	xc_list_init(&ep->key_link);
-	xd_turn_init(&ep->turn, &s->turn);
+	xd_turn_init(&ep->turn, NULL);
 	xc_list_init(&ep->copies);
 	xc_list_init(&ep->idle_slabs[0]);
 	xc_list_init(&ep->idle_slabs[1]);

@@ -55,14 +55,16 @@ static void account_init(struct xd_account *a, char kind, uint32_t id, const str
 	*a = (struct xd_account){ .kind = kind, .id = id };
 	xc_list_init(&a->link);
 	xc_list_init(&a->closes);
-	xd_turn_init(&a->waits, NULL);
+	for (int i = 0; i < XD_ORDERS; i++)
+		xd_turn_init(&a->waits[i], NULL);
 	set_limits(a, p);
 }
 
 void xd_quota_init(struct xd_quota *q, const struct xd_policy *policy)
 {
 	q->policy = policy;
-	xd_turn_init(&q->turns, NULL);
+	for (int i = 0; i < XD_ORDERS; i++)
+		xd_turn_init(&q->turns[i], NULL);
 	xc_list_init(&q->users);
 	xc_list_init(&q->groups);
 	account_init(&q->total, 't', 0, policy);
@@ -113,7 +115,8 @@ void xd_account_unref(struct xd_account *a)
 	for (int i = 0; i < XD_LIMIT_COUNT; i++)
 		xc_assert(a->used[i] == 0);
 	xc_assert(a->list_bytes == 0 && a->queue_bytes == 0 && a->n_closes == 0);
-	xc_assert(!xd_turn_waits(&a->waits));
+	for (int i = 0; i < XD_ORDERS; i++)
+		xc_assert(!xd_turn_waits(&a->waits[i]));
 	xc_list_remove(&a->link);
 	free(a);
 }
@@ -125,7 +128,8 @@ int xd_payer_init(struct xd_payer *p, struct xd_quota *q, uint32_t uid, const ui
 	p->user = account_get(&q->users, 'u', uid, q->policy);
 	if (!p->user)
 		return -ENOMEM;
-	p->user->waits.above = &q->turns;
+	for (int i = 0; i < XD_ORDERS; i++)
+		p->user->waits[i].above = &q->turns[i];
 	for (uint32_t i = 0; i < n_gids && p->n_groups < XD_PAYER_GROUPS_MAX; i++) {
 		if (!find_group(q->policy, gids[i]))
 			continue;

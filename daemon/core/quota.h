@@ -29,6 +29,9 @@
 #define XD_TURN_SEGMENTS 32768
 #define XD_REQUEST_SEGMENTS 16
 
+/* Orders in which sessions wait: for windows, and for memory; wait.h. */
+#define XD_ORDERS 2
+
 struct xd_account {
 	struct xc_list link;
 	uint32_t id; /* uid, gid */
@@ -41,7 +44,7 @@ struct xd_account {
 	uint32_t n_closes;
 	uint64_t turn;	    /* the last in which something was submitted */
 	uint64_t submitted; /* in it, in segments */
-	struct xd_turn waits; /* a user's: its sessions that wait */
+	struct xd_turn waits[XD_ORDERS]; /* a user's: its sessions that wait */
 };
 
 #define XD_PAYER_GROUPS_MAX 64
@@ -57,7 +60,7 @@ struct xd_quota {
 	const struct xd_policy *policy;
 	struct xc_list users, groups;
 	struct xd_account total;
-	struct xd_turn turns; /* users that wait */
+	struct xd_turn turns[XD_ORDERS]; /* users that wait */
 };
 
 void xd_quota_init(struct xd_quota *q, const struct xd_policy *policy);

@@ -119,7 +119,8 @@ int xd_session_new(struct xd_core *core, const struct xd_peer *peer, void *conn,
 	r = xd_payer_init(&s->payer, &core->quota, peer->uid, s->gids, s->n_gids);
 	if (r < 0)
 		goto fail;
-	xd_turn_init(&s->turn, &s->payer.user->waits);
+	for (int i = 0; i < XD_ORDERS; i++)
+		xd_turn_init(&s->turns[i], &s->payer.user->waits[i]);
 	r = admit(s, ret_why);
 	if (r < 0) {
 		xd_payer_done(&s->payer, &core->quota);
@@ -568,9 +569,13 @@ bool xd_session_pull(struct xd_session *s, struct xd_out *ret)
 		if (xd_endpoint_pull(ep, ret)) {
 			xc_list_remove(&node->link);
 		} else if (ep->events == XD_EV_DISCONNECTED) {
-			/* What ended before it was queued behind this place. */
+			/* What ended before it was queued behind this place; and so was a Goodbye,
+			 * which nothing follows. */
 			xc_list_remove(&node->link);
-			xc_list_append(&s->out, &node->link);
+			if (xd_session_ending(s))
+				ep->events = 0;
+			else
+				xc_list_append(&s->out, &node->link);
 		}
 		return true;
 	}

@@ -33,7 +33,9 @@ struct xd_measure {
 /* Endpoints that wait for what has run out; wait.h. */
 struct xd_waits {
 	uint32_t n;
-	bool due, in_round;	   /* a round is to begin; goes on */
+	struct {
+		bool due, in_round; /* a round is to begin; goes on */
+	} orders[XD_ORDERS];
 	struct xd_endpoint *asked; /* whose turn it is */
 	struct xd_timer again;
 	struct {
@@ -117,7 +119,7 @@ struct xd_session {
 	bool closed;  /* io has let go */
 	char name[65];
 	struct xd_payer payer;
-	struct xd_turn turn;		   /* its endpoints that wait */
+	struct xd_turn turns[XD_ORDERS];   /* its endpoints that wait */
 	struct xd_pd *pds[XD_FABRICS_MAX]; /* where endpoints have none of their own */
 	struct xc_slots buffers, endpoints, listeners, requests, grants;
 	uint32_t live_buffers, live_endpoints,

@@ -34,7 +34,7 @@ static inline bool xd_turn_waits(const struct xd_turn *t)
 	return !xc_list_empty(&t->link);
 }
 
-/* A leaf waits from now on, behind all that do. It did not. */
+/* A leaf waits from now on, behind all that do. It did not; what it is below it may choose anew. */
 void xd_turn_enter(struct xd_turn *leaf);
 /* It does not wait any more; harmless where it did not. */
 void xd_turn_leave(struct xd_turn *leaf);

@@ -23,6 +23,11 @@ static uint32_t *window_waiters(const struct xd_endpoint *ep)
 	return &waits_of(ep)->windows[ep->fabric].waiting;
 }
 
+static int order_of(enum xd_scarce scarce)
+{
+	return scarce == XD_SCARCE_WINDOW ? 0 : 1;
+}
+
 static void forget(struct xd_endpoint *ep)
 {
 	struct xd_waits *w = waits_of(ep);
@@ -36,7 +41,8 @@ static void forget(struct xd_endpoint *ep)
 
 static void round_soon(struct xd_core *core)
 {
-	core->waits.due = true;
+	for (int i = 0; i < XD_ORDERS; i++)
+		core->waits.orders[i].due = true;
 	core->engine.ops->kick(core->engine.engine);
 }
 
@@ -49,7 +55,7 @@ bool xd_wait_by_others(const struct xd_pd *pd)
 {
 	const struct xd_core *core = pd->session->core;
 
-	return core->waits.windows[pd->fabric].waiting && !xd_turn_alone(&pd->session->turn) &&
+	return core->waits.windows[pd->fabric].waiting && !xd_turn_alone(&pd->session->turns[0]) &&
 	       !XD_SABOTAGE("keep-windows");
 }
 
@@ -89,13 +95,11 @@ static void take_place(struct xd_endpoint *ep, enum xd_scarce scarce)
 	xc_assert(scarce != XD_SCARCE_NONE);
 	if (ep->scarce == scarce)
 		return;
-	if (ep->scarce == XD_SCARCE_NONE) {
-		xd_turn_enter(&ep->turn);
-		core->waits.n++;
-		xd_core_count(core, XD_COUNTER_endpoints_waiting, 1);
-	} else if (ep->scarce == XD_SCARCE_WINDOW) {
-		--*window_waiters(ep);
-	}
+	xd_wait_not(ep);
+	ep->turn.above = &ep->session->turns[order_of(scarce)];
+	xd_turn_enter(&ep->turn);
+	core->waits.n++;
+	xd_core_count(core, XD_COUNTER_endpoints_waiting, 1);
 	ep->scarce = scarce;
 	if (scarce == XD_SCARCE_WINDOW)
 		++*window_waiters(ep);
@@ -127,8 +131,8 @@ void xd_wait_over(struct xd_endpoint *ep)
 	if (ep->scarce == XD_SCARCE_NONE)
 		return;
 	xd_turn_got(&ep->turn);
+	w->orders[order_of(ep->scarce)].due = true; /* there may be more, for the next round */
 	forget(ep);
-	w->due |= w->n > 0; /* there may be more, for the next round */
 }
 
 static void ask(struct xd_endpoint *ep)
@@ -192,33 +196,44 @@ void xd_wait_freed(struct xd_core *core)
 	round_soon(core);
 }
 
-static void begin(struct xd_waits *w)
+static void begin(struct xd_waits *w, int order)
 {
-	w->due = false;
-	w->in_round = true;
-	for (uint32_t i = 0; i < XD_FABRICS_MAX; i++)
+	w->orders[order].due = false;
+	w->orders[order].in_round = true;
+	for (uint32_t i = 0; i < XD_FABRICS_MAX && order == 0; i++)
 		w->windows[i].out = w->windows[i].called = w->windows[i].asking;
+}
+
+/* As many of one order as a turn has time for. True: there are more. */
+static bool go_round(struct xd_core *core, int order)
+{
+	struct xd_waits *w = &core->waits;
+
+	for (int i = 0; i < ASKED_A_TURN; i++) {
+		struct xd_turn *t;
+
+		if (!w->orders[order].in_round && !w->orders[order].due)
+			break;
+		if (!w->orders[order].in_round)
+			begin(w, order);
+		t = xd_turn_next(&core->quota.turns[order]);
+		if (t)
+			ask(xc_container_of(t, struct xd_endpoint, turn));
+		else
+			w->orders[order].in_round = false;
+	}
+	return w->orders[order].in_round || w->orders[order].due;
 }
 
 bool xd_wait_turn(struct xd_core *core)
 {
-	struct xd_waits *w = &core->waits;
+	bool more = false;
 
-	for (int i = 0; i < ASKED_A_TURN && (w->in_round || w->due); i++) {
-		struct xd_turn *t;
-
-		if (!w->in_round)
-			begin(w);
-		t = xd_turn_next(&core->quota.turns);
-		if (t) {
-			ask(xc_container_of(t, struct xd_endpoint, turn));
-			continue;
-		}
-		w->in_round = false;
-		if (w->n)
-			arm(core);
-	}
-	return w->in_round || w->due;
+	for (int i = 0; i < XD_ORDERS; i++)
+		more |= go_round(core, i);
+	if (!more && core->waits.n)
+		arm(core);
+	return more;
 }
 
 void xd_wait_init(struct xd_core *core)

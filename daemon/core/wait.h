@@ -4,10 +4,10 @@
 
 /*
  * Endpoints whose first transfer was refused something that others use too: a window, a
- * registration, pinned memory, a slab. They wait in the order of turn.h: one that wants much gets a
- * thing at a time, and no more often than those that want little. They are asked again, in order,
- * when something has come back, and after a while in any case; each for no longer than the time of
- * no progress, see queue.c.
+ * registration, pinned memory, a slab. They wait in the order of turn.h, in one for windows and one
+ * for the rest: who wants much gets a thing at a time, and no more often than who wants little.
+ * They are asked again, in order, when something has come back, and after a while in any case; each
+ * for no longer than the time of no progress, see queue.c.
  *
  * Windows are all alike, so there the order is strict: while one waits, none is given past it. No
  * free one is kept from it, and the device is asked for it alone. For the rest, whose pieces differ

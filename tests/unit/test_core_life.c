@@ -386,20 +386,20 @@ static void fabrics_may_ask_before(void **unused)
 	rig_close(&rig, &a);
 }
 
-/* Also where Connected was not read when the end came: events of an endpoint wait in one place. */
-static void disconnected_comes_last(void **unused)
+/* a has read neither that it was connected nor that this has ended. */
+static void connects_and_ends(void)
 {
-	struct xd_endpoint_options options = { .require = "" };
+	struct xd_endpoint_options options = { .require = "", .recv_stage_bytes = 4096 };
 	struct xc_addr at;
 	uint64_t tag = 77;
 
-	(void)unused;
 	rig_client_init(&rig, &a, 1000, false);
 	rig_client_init(&rig, &b, 1001, false);
 	rig_buffer(&rig, &a);
 	xd_session_listen(b.s, ++rig.serial, "127.0.0.1", 0, 1);
 	at = rig_take(&b, XD_OUT_REPLY).address;
 	xd_session_endpoint_connect_to(a.s, ++rig.serial, "127.0.0.1", at.port, &options);
+	rig_run(&rig);
 	a.endpoint = rig_take(&a, XD_OUT_REPLY).number;
 	rig_take(&a, XD_OUT_ENDPOINT_READY);
 	rig_submit(&a, XP_OP_RECV, 1, 0, 100, NULL);
@@ -407,15 +407,37 @@ static void disconnected_comes_last(void **unused)
 	rig_run(&rig);
 	xd_session_endpoint_answer(b.s, ++rig.serial,
 				   rig_take(&b, XD_OUT_CONNECT_REQUEST).request, &options);
+	rig_run(&rig);
 	b.endpoint = rig_take(&b, XD_OUT_REPLY).number;
 	xd_session_accept(b.s, ++rig.serial, b.endpoint, NULL, 0);
 	rig_run(&rig);
-	xd_session_disconnect(b.s, ++rig.serial, b.endpoint);
-	rig_run(&rig);
 	assert_int_equal(rig_take(&a, XD_OUT_REPLY).status, 0);
+	xd_session_disconnect(b.s, ++rig.serial, b.endpoint);
+	for (int i = 0; i < 10; i++)
+		xd_core_progress(rig.core, 1 << 20);
+}
+
+/* Also where Connected was not read when the end came: events of an endpoint wait in one place. */
+static void disconnected_comes_last(void **unused)
+{
+	(void)unused;
+	connects_and_ends();
 	assert_int_equal(rig_take(&a, XD_OUT_CONNECTED).status, 0);
 	rig_completion(&a, 1, -XP_E_FLUSHED);
 	assert_int_equal(rig_take(&a, XD_OUT_DISCONNECTED).status, -XP_E_PEER_GONE);
+	close_pair();
+}
+
+/* But for a Goodbye, behind which nothing is put: of an endpoint whose slabs are not gone, say. */
+static void goodbye_is_the_last(void **unused)
+{
+	(void)unused;
+	connects_and_ends();
+	xd_session_fail(a.s, -XP_E_PROTOCOL, "a test");
+	assert_int_equal(rig_take(&a, XD_OUT_CONNECTED).status, 0);
+	rig_completion(&a, 1, -XP_E_FLUSHED);
+	assert_int_equal(rig_take(&a, XD_OUT_GOODBYE).status, -XP_E_PROTOCOL);
+	rig_take(&a, XD_OUT_NONE);
 	close_pair();
 }
 
@@ -589,6 +611,7 @@ int main(void)
 		TEST(peers_come_from_allowed_addresses),
 		TEST(fabrics_may_ask_before),
 		TEST(disconnected_comes_last),
+		TEST(goodbye_is_the_last),
 		TEST(idle_is_not_stalled),
 		cmocka_unit_test_setup_teardown(stalled_is_ended, NULL, tear_down),
 		TEST(refusals_say_why),
