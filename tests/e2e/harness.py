@@ -42,16 +42,17 @@ class Test:
 
 
 def test(config=None, own=False, daemon=True, bystander=True, users=1, timeout=120, nofile=None,
-         full=False, sanitized=True, root=False, preload=None):
+         full=False, sanitized=True, root=False, preload=None, forced=True):
     """config: the daemon's configuration, own: a daemon for this test alone (implied by what is special),
     users: how many the test needs to be different, full: only in long runs, sanitized: also makes sense
-    in a build with sanitizers, root: needs to be root for more than changing users."""
+    in a build with sanitizers, root: needs to be root for more than changing users, forced: also makes sense
+    where all transfers are forced to go one way."""
     def register(function):
         module = function.__module__.removeprefix('test_')
         options = {
             'config': config, 'daemon': daemon, 'bystander': bystander, 'users': users,
             'timeout': timeout, 'nofile': nofile, 'full': full, 'sanitized': sanitized, 'root': root,
-            'preload': preload,
+            'preload': preload, 'forced': forced,
             'own': own or config is not None or nofile is not None or preload is not None,
         }
         TESTS.append(Test(function, module, **options))
@@ -395,6 +396,8 @@ class Runner:
             raise Skip('long: XFER_TEST_FULL=1 runs it')
         if options['users'] > 1 and not ROOT:
             raise Skip('needs several users: run as root')
+        if not options['forced'] and raw.FORCE:
+            raise Skip('is of the ways that transfers take, which are forced')
         if options['root'] and not ROOT:
             raise Skip('needs root')
         if not options['sanitized'] and self.build.sanitized:

@@ -28,7 +28,7 @@ def taken(rungs):
     return names[0]
 
 
-@test()
+@test(forced=False)
 def each_profile_in_its_way(t):
     rungs = explain(t, 'read', '9x4096,1x13', '1x36877')
     equal(taken(rungs), 'direct', 'on iwarp itself')
@@ -56,7 +56,7 @@ def none_can_carry_it(t):
     equal(rungs['indirect']['verdict'], 'bytes', 'why not by one key')
 
 
-@test()
+@test(forced=False)
 def the_most_that_can_be_asked(t):
     rungs = explain(t, 'write', '4096x256M', '4096x256M')
     equal(taken(rungs), 'direct', 'a TiB')

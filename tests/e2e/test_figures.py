@@ -127,7 +127,7 @@ class Reads:
             s.order.clear()
 
 
-@test(sanitized=False, preload=True)
+@test(sanitized=False, preload=True, forced=False)
 def no_allocation_per_transfer(t):
     """In the warm daemon. Started anew with a library that counts: its own, of the same build."""
     path = os.path.join(t.dir, 'count')

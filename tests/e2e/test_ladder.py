@@ -114,19 +114,19 @@ def as_on(t, few, many, large, sink='local'):
     return two
 
 
-@test(config=like('mthca'))
+@test(config=like('mthca'), forced=False)
 def as_on_mthca(t):
     """It exhausts its list, then takes several READs."""
     as_on(t, ('direct', 0), ('split', 0), ('direct', 0))
 
 
-@test(config=like('mlx4'))
+@test(config=like('mlx4'), forced=False)
 def as_on_mlx4(t):
     """A key over ranges at the price of a fast registration."""
     as_on(t, ('direct', 0), ('indirect', 1), ('direct', 0))
 
 
-@test(config=like('mlx5'))
+@test(config=like('mlx5'), forced=False)
 def as_on_mlx5(t):
     two = as_on(t, ('direct', 0), ('indirect', 1), ('direct', 0))
     for key, life in two.keys('ranges').items():
@@ -134,7 +134,7 @@ def as_on_mlx5(t):
     check(two.keys('ranges'), 'no key over ranges')
 
 
-@test(config=like('cxgb4'))
+@test(config=like('cxgb4'), forced=False)
 def as_on_cxgb4(t):
     """Its sinks have to be open to the peer: little is copied, much has a key for as long as it lasts."""
     two = as_on(t, ('stage', 0), ('stage', 0), ('direct', 1), 'write')
@@ -145,12 +145,12 @@ def as_on_cxgb4(t):
     equal(len(lives), 1, 'sinks')
 
 
-@test(config=like('worst'))
+@test(config=like('worst'), forced=False)
 def as_on_the_worst(t):
     as_on(t, ('stage', 0), ('stage', 0), ('split', 1), 'write')
 
 
-@test(config=like('cxgb4'))
+@test(config=like('cxgb4'), forced=False)
 def a_sink_is_dead_when_its_read_has_ended(t):
     two = Ladder(t, 4 * MIB)
     token = two.grant()
@@ -282,7 +282,7 @@ def evicted(t):
     return {row['name']: int(row['value']) for row in t.admin().query('status')}['keys_evicted']
 
 
-@test(config=like('mthca', 'limits { pinned = 2MiB }'), users=2, timeout=60)
+@test(config=like('mthca', 'limits { pinned = 2MiB }'), users=2, timeout=60, forced=False)
 def registrations_make_room(t):
     """Each endpoint has a domain of its own there, and a buffer is pinned once in each."""
     two = many_buffers(t, 12, 65536)
@@ -291,7 +291,7 @@ def registrations_make_room(t):
     check(used > MIB, 'only %d bytes are pinned' % used)
 
 
-@test(config=like('mlx5', 'limits { pinned = 2MiB }'), users=2, timeout=60)
+@test(config=like('mlx5', 'limits { pinned = 2MiB }'), users=2, timeout=60, forced=False)
 def one_registration_for_all_endpoints(t):
     two = many_buffers(t, 12, 65536)
     equal(evicted(t), 0, 'registrations that made room')

@@ -138,7 +138,7 @@ def wrong_questions(t):
         check(False, 'two users at once')
 
 
-@test()
+@test(forced=False)
 def pools_show_what_waits(t):
     two = Two(t, send_depth=1)
     two.grant(0, 100)
