@@ -109,6 +109,8 @@ struct xd_endpoint {
 	 * it can.
 	 */
 	uint64_t blocked_ns[XD_WANTS];
+	enum xd_want want;  /* what the head last waited for, */
+	uint64_t waited_ns; /* and when */
 	/* receive queue, in order */
 	struct xd_wqe *rq;
 	uint32_t rq_depth, rq_head, rq_done, rq_tail;

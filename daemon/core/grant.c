@@ -248,7 +248,7 @@ static void ranges_made(struct fabric_done *done, int status)
 	else if (status < 0)
 		xd_endpoint_wait(g->endpoint, XD_SCARCE_MEMORY);
 	else
-		xd_wait_made(g->endpoint);
+		xd_endpoint_pump(g->endpoint);
 }
 
 /* What its window is bound to: its buffer's registration, or one over its ranges alone, which no

@@ -219,7 +219,7 @@ static void wake(struct xc_list *waiters)
 	struct xc_list *l;
 
 	while ((l = xc_list_pop(waiters)))
-		xd_wait_made(xc_container_of(l, struct xd_endpoint, key_link));
+		xd_endpoint_pump(xc_container_of(l, struct xd_endpoint, key_link));
 }
 
 /* The list moves out of what may be freed under it. */

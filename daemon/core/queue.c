@@ -110,7 +110,7 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct x
 	t->sequence = ep->sq_tail - 1;
 	t->posted += n;
 	t->cursor = c->after[n - 1];
-	xd_wait_over(ep);
+	xd_wait_over(ep, XD_SCARCE_MEMORY);
 	/* One of no bytes needs no key and no slab: it says nothing of their being there again. */
 	if (t->bytes)
 		ep->blocked_ns[wants(t)] = 0;
@@ -124,6 +124,17 @@ static void posted(struct xd_endpoint *ep, struct xd_transfer *t, const struct x
 	}
 }
 
+/* While the head waits for one thing, nobody tries to get the others: that is no time without them.
+ */
+static void count_time(struct xd_endpoint *ep, enum xd_want want, uint64_t now)
+{
+	for (int i = 0; i < XD_WANTS && ep->want == want; i++)
+		if (i != (int)want && ep->blocked_ns[i])
+			ep->blocked_ns[i] += now - ep->waited_ns;
+	ep->want = want;
+	ep->waited_ns = now;
+}
+
 /*
  * The head cannot be posted for want of something. It waits its turn (I8), but not for ever (I7):
  * for a time of no progress, counted until one that wanted the same is posted, or nothing waits.
@@ -133,15 +144,15 @@ static void wait_for(struct xd_endpoint *ep, struct xd_transfer *t, enum xd_scar
 {
 	const struct xd_core *core = ep->session->core;
 	uint64_t *blocked_ns = &ep->blocked_ns[wants(t)];
-	uint64_t now;
+	uint64_t now = xd_now(core);
 
+	count_time(ep, wants(t), now);
 	if (scarce == XD_SCARCE_NONE)
 		xd_wait_not(ep);
 	else
 		xd_wait_for(ep, scarce);
 	if ((ep->sq_head != ep->sq_tail && !ep->sq_silent) || ep->window_due)
 		return; /* what comes back pumps again */
-	now = xd_now(core);
 	if (!*blocked_ns || t->started_ns > *blocked_ns + progress_ns(ep))
 		*blocked_ns = now;
 	/*
@@ -208,7 +219,7 @@ static bool start_key(struct xd_endpoint *ep, struct xd_transfer *t)
 	ep->sq[ep->sq_tail++ % ep->sq_depth] =
 		(struct xd_wqe){ .transfer = t, .ours = true, .ring = XD_RINGS };
 	arm_progress(ep);
-	xd_wait_over(ep);
+	xd_wait_over(ep, XD_SCARCE_MEMORY);
 	if (t->request.opcode == XP_OP_GRANT)
 		xd_grant_start(t);
 	else

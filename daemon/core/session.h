@@ -36,7 +36,7 @@ struct xd_waits {
 	struct {
 		bool due, in_round; /* a round is to begin; goes on */
 	} orders[XD_ORDERS];
-	struct xd_endpoint *asked; /* whose turn it is */
+	struct xd_endpoint *asked; /* whose turn it is to get a window */
 	struct xd_timer again;
 	struct {
 		uint32_t waiting;

@@ -7,7 +7,7 @@
 void xd_turn_init(struct xd_turn *t, struct xd_turn *above)
 {
 	t->above = above;
-	t->round = t->got_round = 0;
+	t->round = t->got_round = t->since_round = 0;
 	xc_list_init(&t->link);
 	xc_list_init(&t->asked);
 	xc_list_init(&t->due);
@@ -44,8 +44,10 @@ void xd_turn_enter(struct xd_turn *leaf)
 	uint64_t round = round_of(leaf);
 
 	xc_assert(!xd_turn_waits(leaf));
-	for (struct xd_turn *t = leaf; t->above && !xd_turn_waits(t); t = t->above)
+	for (struct xd_turn *t = leaf; t->above && !xd_turn_waits(t); t = t->above) {
 		take_place(t, round);
+		t->since_round = round;
+	}
 }
 
 void xd_turn_leave(struct xd_turn *leaf)

@@ -24,7 +24,8 @@ struct xd_turn {
 	 * those that have got something in it. */
 	struct xc_list asked, due, later;
 	uint64_t round;	    /* that these are of; of the root: that goes on */
-	uint64_t got_round; /* in which it last got something */
+	uint64_t got_round; /* in which it last got something, */
+	uint64_t since_round; /* and came to wait */
 };
 
 void xd_turn_init(struct xd_turn *t, struct xd_turn *above);

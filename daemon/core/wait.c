@@ -121,21 +121,23 @@ void xd_wait_not(struct xd_endpoint *ep)
 	forget(ep);
 }
 
-void xd_wait_over(struct xd_endpoint *ep)
+void xd_wait_over(struct xd_endpoint *ep, enum xd_scarce got)
 {
 	struct xd_waits *w = waits_of(ep);
 
-	/* One thing in a turn. */
-	if (w->asked == ep)
+	/* One window in a turn. */
+	if (got == XD_SCARCE_WINDOW && w->asked == ep)
 		w->asked = NULL;
-	if (ep->scarce == XD_SCARCE_NONE)
+	if (ep->scarce != got) {
+		xd_wait_not(ep); /* what waited for the other is not the head any more */
 		return;
+	}
 	xd_turn_got(&ep->turn);
-	w->orders[order_of(ep->scarce)].due = true; /* there may be more, for the next round */
+	w->orders[order_of(got)].due = true; /* there may be more, for the next round */
 	forget(ep);
 }
 
-static void ask(struct xd_endpoint *ep)
+void xd_wait_has_window(struct xd_endpoint *ep)
 {
 	struct xd_waits *w = waits_of(ep);
 	struct xd_endpoint *before = w->asked;
@@ -145,9 +147,12 @@ static void ask(struct xd_endpoint *ep)
 	w->asked = before;
 }
 
-void xd_wait_made(struct xd_endpoint *ep)
+static void ask(struct xd_endpoint *ep)
 {
-	ask(ep);
+	if (ep->scarce == XD_SCARCE_WINDOW)
+		xd_wait_has_window(ep);
+	else
+		xd_endpoint_pump(ep);
 }
 
 /* ------------------------------------------------------------------ windows */

@@ -20,13 +20,12 @@
 void xd_wait_for(struct xd_endpoint *ep, enum xd_scarce scarce);
 /* It does not wait for such a thing any more. */
 void xd_wait_not(struct xd_endpoint *ep);
-/* It has what it waited for, at the latest when something of it is posted. */
-void xd_wait_over(struct xd_endpoint *ep);
-/* What it waited for was made for it: posts what can be posted, out of turn. */
-void xd_wait_made(struct xd_endpoint *ep);
-
+/* It has a window; or its head was posted, and what that may have lacked, it has. */
+void xd_wait_over(struct xd_endpoint *ep, enum xd_scarce got);
 /* It may take a window, or ask for one: nobody waits, or it is its turn. If not it waits. */
 bool xd_wait_may_take_window(struct xd_endpoint *ep);
+/* One was made for it: posts what can be posted, as in its turn. */
+void xd_wait_has_window(struct xd_endpoint *ep);
 /* A device is asked for a window by one that waits: no other asks meanwhile. */
 void xd_wait_asks(struct xd_core *core, uint32_t fabric);
 /* One that was asked so, or by one that did not wait, has answered. out: it had none; nobody else

@@ -75,7 +75,7 @@ static void window_made(struct fabric_done *done, int status)
 	else
 		window_free(w);
 	if (ep && status == 0) {
-		xd_wait_made(ep);
+		xd_wait_has_window(ep);
 	} else if (ep) {
 		xd_endpoint_wait(ep, XD_SCARCE_WINDOW);
 	} else if (status == 0 && pd->endpoint) {
@@ -95,7 +95,7 @@ struct xd_window *xd_window_take(struct xd_endpoint *ep)
 		return NULL;
 	if (w) {
 		xc_list_remove(&w->link);
-		xd_wait_over(ep);
+		xd_wait_over(ep, XD_SCARCE_WINDOW);
 		return w;
 	}
 	if (ep->window_due)
@@ -110,7 +110,7 @@ struct xd_window *xd_window_take(struct xd_endpoint *ep)
 	pd->n_objects++;
 	switch (window_ops(w)->mw_alloc(pd->pd, &w->done, &w->mw)) {
 	case 0:
-		xd_wait_over(ep);
+		xd_wait_over(ep, XD_SCARCE_WINDOW);
 		return w;
 	case -EINPROGRESS:
 		w->wanted_by = ep;

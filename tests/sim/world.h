@@ -236,6 +236,7 @@ struct w_user {
 struct w_turns {
 	uint64_t clock;
 	uint64_t since[W_USERS]; /* it began to wait, or got one; 0: it does not */
+	uint64_t round[W_USERS]; /* in which it came to wait */
 	uint64_t got[W_USERS][4];
 	uint64_t kept_turn, kept_ns; /* when last none was kept */
 };

@@ -40,6 +40,7 @@ static void begin(uint32_t windows, bool slow)
 		rig_client_init(&rig, &all[i], uids[i], false);
 		rig_client_init(&rig, &peers[i], 2000, false);
 		rig_buffer_of(&rig, &all[i], BUFFER);
+		rig_buffer_of(&rig, &peers[i], BUFFER);
 		rig_connect(&rig, &peers[i], &all[i]);
 	}
 }
@@ -262,12 +263,49 @@ static void none_ever_comes(void **unused)
 	end();
 }
 
+/* A message is not failed for the time in which a grant before it waited. */
+static void each_has_its_own_time(void **unused)
+{
+	struct fake_dice busy = { .post_fail = 1000, .windows = 1 }, well = { .windows = 1 };
+	struct xp_request cancel = {
+		.opcode = XP_OP_CANCEL, .wr_id = 603, .cookie = 603, .argument = 600
+	};
+	struct xp_completion c;
+
+	(void)unused;
+	begin(1, false);
+	wants(0, 1, 0);
+	has_it(0, &c);
+	fake_fabric_dice(rig.fabric, &busy);
+	rig_submit(&all[3], XP_OP_SEND, 600, 0, 64, NULL);
+	rig_submit(&all[3], XP_OP_GRANT, 601, 0, 64, NULL);
+	rig_submit(&all[3], XP_OP_SEND, 602, 0, 64, NULL);
+	run();
+	xd_session_submit(all[3].s, &cancel, NULL);
+	run();
+	rig_completion(&all[3], 600, -ECANCELED);
+	rig_completion(&all[3], 603, 0);
+	for (int i = 0; i < 5; i++) {
+		fake_engine_advance(&rig.engine, (rig.policy.progress_ms / 4) * MS);
+		run();
+	}
+	rig_completion(&all[3], 601, -EAGAIN);
+	rig_take(&all[3], XD_OUT_NONE);
+	fake_fabric_dice(rig.fabric, &well);
+	rig_submit(&peers[3], XP_OP_RECV, 604, 0, 64, NULL);
+	fake_engine_advance(&rig.engine, 2 * MS);
+	run();
+	rig_completion(&all[3], 602, 0);
+	rig_completion(&peers[3], 604, 0);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(by_user_then_session),	 cmocka_unit_test(none_is_kept_from_others),
 		cmocka_unit_test(windows_are_called_in), cmocka_unit_test(who_goes_does_not_wait),
-		cmocka_unit_test(none_ever_comes),
+		cmocka_unit_test(none_ever_comes),	 cmocka_unit_test(each_has_its_own_time),
 	};
 
 	rig_defaults();
