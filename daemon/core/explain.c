@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/checked.h"
+#include "common/refuse.h"
 #include "common/units.h"
 #include "daemon/core/limits.h"
 #include "daemon/core/session.h"
@@ -17,16 +17,7 @@
 /* The longest "COUNTxBYTES": more than any that is within the limits. */
 #define WORD_MAX 40
 
-static int __attribute__((format(printf, 3, 4)))
-refuse(char *ret_why, int status, const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(ret_why, XD_TEXT_MAX, format, ap);
-	va_end(ap);
-	return -status;
-}
+#define refuse(ret_why, ...) xc_refuse(ret_why, XD_TEXT_MAX, __VA_ARGS__)
 
 /* ------------------------------------------------------------------ pieces */
 

@@ -29,8 +29,8 @@
 #define XD_TURN_SEGMENTS 32768
 #define XD_REQUEST_SEGMENTS 16
 
-/* Orders in which sessions wait: for windows, and for memory; wait.h. */
-#define XD_ORDERS 2
+/* In which sessions wait; wait.h. */
+enum xd_order { XD_ORDER_OF_WINDOWS, XD_ORDER_OF_MEMORY, XD_ORDERS };
 
 struct xd_account {
 	struct xc_list link;

@@ -23,9 +23,9 @@ static uint32_t *window_waiters(const struct xd_endpoint *ep)
 	return &waits_of(ep)->windows[ep->fabric].waiting;
 }
 
-static int order_of(enum xd_scarce scarce)
+static enum xd_order order_of(enum xd_scarce scarce)
 {
-	return scarce == XD_SCARCE_WINDOW ? 0 : 1;
+	return scarce == XD_SCARCE_WINDOW ? XD_ORDER_OF_WINDOWS : XD_ORDER_OF_MEMORY;
 }
 
 static void forget(struct xd_endpoint *ep)
@@ -55,7 +55,8 @@ bool xd_wait_by_others(const struct xd_pd *pd)
 {
 	const struct xd_core *core = pd->session->core;
 
-	return core->waits.windows[pd->fabric].waiting && !xd_turn_alone(&pd->session->turns[0]) &&
+	return core->waits.windows[pd->fabric].waiting &&
+	       !xd_turn_alone(&pd->session->turns[XD_ORDER_OF_WINDOWS]) &&
 	       !XD_SABOTAGE("keep-windows");
 }
 
@@ -201,16 +202,16 @@ void xd_wait_freed(struct xd_core *core)
 	round_soon(core);
 }
 
-static void begin(struct xd_waits *w, int order)
+static void begin(struct xd_waits *w, enum xd_order order)
 {
 	w->orders[order].due = false;
 	w->orders[order].in_round = true;
-	for (uint32_t i = 0; i < XD_FABRICS_MAX && order == 0; i++)
+	for (uint32_t i = 0; i < XD_FABRICS_MAX && order == XD_ORDER_OF_WINDOWS; i++)
 		w->windows[i].out = w->windows[i].called = w->windows[i].asking;
 }
 
 /* As many of one order as a turn has time for. True: there are more. */
-static bool go_round(struct xd_core *core, int order)
+static bool go_round(struct xd_core *core, enum xd_order order)
 {
 	struct xd_waits *w = &core->waits;
 

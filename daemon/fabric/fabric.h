@@ -25,6 +25,7 @@
  *   either of the two is itself on its way: the fabric puts them in order.
  */
 
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -370,5 +371,23 @@ struct fabric_ref {
 	struct fabric *fabric;
 	const struct fabric_ops *ops;
 };
+
+/*
+ * For fabrics: a work request may go inline, or does not ask for it. carries: its operation can.
+ * 0, -EOPNOTSUPP: nothing goes inline here; -EINVAL: it cannot, or not so much.
+ */
+static inline int fabric_check_inline(const struct fabric_caps *caps, const struct ibv_send_wr *wr,
+				      bool carries)
+{
+	uint64_t bytes = 0;
+
+	if (!(wr->send_flags & IBV_SEND_INLINE))
+		return 0;
+	if (!caps->max_inline)
+		return -EOPNOTSUPP;
+	for (int i = 0; i < wr->num_sge; i++)
+		bytes += wr->sg_list[i].length;
+	return carries && bytes <= caps->max_inline ? 0 : -EINVAL;
+}
 
 #endif

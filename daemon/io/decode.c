@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/refuse.h"
 #include "daemon/io/codec.h"
 
 #define PORT_MAX 65535u
@@ -17,16 +17,7 @@
 #define ARGUMENT_MAX_BYTES 255u
 #define QUERY_ARGUMENT_MAX_BYTES 4096u
 
-static int __attribute__((format(printf, 3, 4)))
-refuse(char *ret_why, int status, const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(ret_why, XD_TEXT_MAX, format, ap);
-	va_end(ap);
-	return -status;
-}
+#define refuse(ret_why, ...) xc_refuse(ret_why, XD_TEXT_MAX, __VA_ARGS__)
 
 static int at_most(const char *field, uint64_t value, uint64_t max, char *ret_why)
 {

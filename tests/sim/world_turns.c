@@ -52,7 +52,8 @@ static bool waits_still(struct world *w, uint32_t fabric, uint32_t i)
 		return false;
 	xc_list_for_each(s, &w->core->sessions, link)
 		if (s->uid == w->users[i].uid)
-			return s->payer.user->waits[0].since_round == w->turns[fabric].round[i];
+			return s->payer.user->waits[XD_ORDER_OF_WINDOWS].since_round ==
+			       w->turns[fabric].round[i];
 	return false;
 }
 
@@ -100,7 +101,8 @@ static void come(struct world *w, uint32_t fabric, uint32_t i)
 	w->turns[fabric].since[i] = ++w->turns[fabric].clock;
 	xc_list_for_each(s, &w->core->sessions, link)
 		if (s->uid == w->users[i].uid)
-			w->turns[fabric].round[i] = s->payer.user->waits[0].since_round;
+			w->turns[fabric].round[i] =
+				s->payer.user->waits[XD_ORDER_OF_WINDOWS].since_round;
 }
 
 void w_check_turns(struct world *w)

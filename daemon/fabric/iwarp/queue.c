@@ -156,20 +156,10 @@ static int describe_send(struct fabric_ep *ep, const struct ibv_send_wr *wr, str
 	}
 }
 
-static int check_inline(const struct fabric_caps *caps, const struct ibv_send_wr *wr)
+static bool goes_inline(const struct ibv_send_wr *wr)
 {
-	uint64_t bytes = 0;
-
-	if (!(wr->send_flags & IBV_SEND_INLINE))
-		return 0;
-	if (!caps->max_inline)
-		return -EOPNOTSUPP;
-	if (wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_INV &&
-	    wr->opcode != IBV_WR_RDMA_WRITE)
-		return -EINVAL;
-	for (int i = 0; i < wr->num_sge; i++)
-		bytes += wr->sg_list[i].length;
-	return bytes <= caps->max_inline ? 0 : -EINVAL;
+	return wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_INV ||
+	       wr->opcode == IBV_WR_RDMA_WRITE;
 }
 
 /* What the caps do not promise: under a profile that is less than can be done. */
@@ -207,7 +197,7 @@ static int post_one_send(struct fabric_ep *ep, const struct ibv_send_wr *wr)
 		return -EINVAL;
 	err = check_caps(&ep->fabric->caps, wr);
 	if (!err)
-		err = check_inline(&ep->fabric->caps, wr);
+		err = fabric_check_inline(&ep->fabric->caps, wr, goes_inline(wr));
 	if (err)
 		return err;
 	if (!slot)

@@ -18,20 +18,6 @@ static int negative(int r)
 	return r > 0 ? -r : r;
 }
 
-static int check_inline(const struct fabric_caps *caps, const struct ibv_send_wr *wr)
-{
-	uint64_t bytes = 0;
-
-	if (!(wr->send_flags & IBV_SEND_INLINE))
-		return 0;
-	if (!caps->max_inline)
-		return -EOPNOTSUPP;
-	for (int i = 0; i < wr->num_sge; i++)
-		bytes += wr->sg_list[i].length;
-	/* A flag that means nothing drivers read all the same, or not. */
-	return wr->opcode != IBV_WR_RDMA_READ && bytes <= caps->max_inline ? 0 : -EINVAL;
-}
-
 /*
  * What the caps do not promise is not asked of a device: drivers take operations that never
  * complete, or complete and have not happened.
@@ -68,7 +54,10 @@ static int check_send(const struct fabric_ep *ep, const struct ibv_send_wr *wr)
 	if (!can)
 		return -EOPNOTSUPP;
 	/* siw cuts a chain at one that is too long, and calls that a success. */
-	return wr->num_sge >= 0 && (uint32_t)wr->num_sge <= max ? check_inline(caps, wr) : -EINVAL;
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > max)
+		return -EINVAL;
+	/* A flag that means nothing drivers read all the same, or not. */
+	return fabric_check_inline(caps, wr, wr->opcode != IBV_WR_RDMA_READ);
 }
 
 static bool has_bind(const struct ibv_send_wr *wr)
